@@ -1,0 +1,1 @@
+"""thunder: a torch.compile front end that shows its work."""

@@ -1,0 +1,65 @@
+"""Every error class of the package.
+
+A message says what happened, where, and what to do next. Nothing in this module imports the
+rest of the package, so every layer can raise these.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ThunderError(Exception):
+    """Base class of everything this package raises on purpose."""
+
+
+class OptionError(ThunderError, TypeError):
+    """An option is unknown, belongs elsewhere, or has a value that is not accepted."""
+
+
+class NotCallableError(ThunderError, TypeError):
+    """Something that cannot be called was given to be compiled."""
+
+
+class NotCompiledError(ThunderError, RuntimeError):
+    """A helper was asked about a callable that has not been compiled or called yet."""
+
+
+class UnsupportedEnvironmentError(ThunderError, RuntimeError):
+    """The environment cannot run the package: wrong torch version, or two `thunder` packages."""
+
+
+class GraphBreakError(ThunderError, RuntimeError):
+    """`thunder.jit` was given a function that Dynamo cannot capture as one graph."""
+
+
+class TransformError(ThunderError, RuntimeError):
+    """A transform failed or broke its contract; names it and the passes that ran before it."""
+
+
+class ExecutorError(ThunderError, RuntimeError):
+    """An executor failed to claim, to compile, or to return what its region promises."""
+
+
+class TraceError(ThunderError, RuntimeError):
+    """A trace cannot be printed, or its graph is not legal."""
+
+
+class ReproducerError(ThunderError, RuntimeError):
+    """A reproducer could not be written, verified or run."""
+
+
+class DebugFlagError(ThunderError, ValueError):
+    """A debug flag or a `THUNDER_*` variable is unknown or has a value that is not accepted."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Returns the known name closest to `name`, or None when nothing is close.
+
+    Args:
+        name: What the user wrote.
+        known: The names that exist.
+    """
+    matches = difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)
+    return matches[0] if matches else None
