@@ -1,0 +1,71 @@
+"""Copies of graph modules that share tensors but not graphs.
+
+Passes change graphs in place, so what a report or a fallback needs later is copied first.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx._lazy_graph_module import _make_graph_module, _use_lazy_graph_module
+
+_DYNAMO_MODULE_ATTRIBUTES = ("_param_name_to_source", "shape_env", "compile_subgraph_reason")
+
+
+def copy_graph(graph: fx.Graph) -> fx.Graph:
+    """Returns a copy of `graph`: same nodes, names and metadata, other objects.
+
+    Args:
+        graph: Any fx graph. Metadata values (fake tensors) are shared, the dicts are not.
+    """
+    copied = copy.deepcopy(graph)  # fx copies nodes here, and `meta` shallowly
+    for old, new in zip(graph.nodes, copied.nodes, strict=True):
+        if old.op == "output":
+            new.meta = copy.copy(old.meta)
+        if hasattr(old, "_dynamo_source"):  # an attribute of torch's own, which fx does not copy
+            new._dynamo_source = old._dynamo_source
+    return copied
+
+
+def copy_graph_module(graph_module: fx.GraphModule) -> fx.GraphModule:
+    """Returns a copy of a graph module, nested graph modules included.
+
+    Args:
+        graph_module: The module. Its tensors, parameters and plain submodules are shared.
+
+    Example:
+        >>> import torch
+        >>> gm = torch.fx.symbolic_trace(lambda x: x + 1)
+        >>> other = copy_graph_module(gm)
+        >>> other.graph is gm.graph, other.code == gm.code
+        (False, True)
+    """
+    copied = make_graph_module(
+        graph_module, copy_graph(graph_module.graph), type(graph_module).__name__
+    )
+    copied.meta = copy.copy(graph_module.meta)
+    copied.train(graph_module.training)
+    for name in _DYNAMO_MODULE_ATTRIBUTES:
+        if name in vars(graph_module):
+            setattr(copied, name, vars(graph_module)[name])
+    for name, child in copied.named_children():
+        if isinstance(child, fx.GraphModule):
+            setattr(copied, name, copy_graph_module(child))
+    return copied
+
+
+def make_graph_module(
+    root: torch.nn.Module | dict[str, Any], graph: fx.Graph, class_name: str = "GraphModule"
+) -> fx.GraphModule:
+    """Makes a graph module whose Python code is generated when it is first needed.
+
+    Args:
+        root: Where the attributes that the graph names are taken from.
+        graph: The graph; the module takes it over.
+        class_name: Name of the module's class.
+    """
+    with _use_lazy_graph_module(True):  # printing the code of each copy would double their cost
+        return _make_graph_module(root, graph, class_name)
