@@ -152,8 +152,7 @@ class EnvironmentReport:
 
     def __str__(self) -> str:
         """Returns one `name: value` line for each field."""
-        rows = {name: value for name, value in self.as_dict().items()}
-        rows["devices"] = ", ".join(self.devices) or "none"
+        rows = self.as_dict() | {"devices": ", ".join(self.devices) or "none"}
         width = max(map(len, rows)) + 1
         return "\n".join(f"{name + ':':<{width}} {value}" for name, value in rows.items())
 
