@@ -1,34 +1,177 @@
-"""`ThunderCompiler`, the torch.compile backend."""
+"""`ThunderCompiler`, the torch.compile backend: one Dynamo graph in, one callable out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
 from torch import fx
-from torch._inductor.compile_fx import compile_fx
+from torch._dynamo.utils import get_metrics_context
+
+from thunder.dynamo.subgraph_info import SubgraphInfo
+from thunder.pipeline.options import CompileOptions, Contest, OnFailure, make_options
+from thunder.pipeline.region import CompiledRegion
+from thunder.pipeline.stats import CompileRecord, CompileStats
+from thunder.trace.copying import copy_graph_module
 
 
 class ThunderCompiler:
-    """First version, replaced soon: the signature is what counts."""
+    """A backend for `torch.compile` that keeps everything it did for you to look at.
+
+    Attributes:
+        options: The validated options.
+        subgraph_infos: One `SubgraphInfo` for each Dynamo graph, in the order of compiling.
+
+    Example:
+        >>> import torch
+        >>> from thunder.dynamo import ThunderCompiler
+        >>> backend = ThunderCompiler(executors=["aten"])
+        >>> f = torch.compile(lambda x: x.sin() * 2, backend=backend)
+        >>> f(torch.zeros(3))
+        tensor([0., 0., 0.])
+        >>> len(backend.subgraph_infos)
+        1
+    """
 
     def __init__(
         self,
         *,
         executors: str | Sequence[Any] = "auto",
         transforms: Iterable[Any] = (),
-        exclude_ops: Iterable[Any] = (),
+        exclude_ops: Iterable[str | Callable[..., Any]] = (),
         debug: Any = False,
-        on_failure: Literal["fallback", "raise"] = "fallback",
-        contest: Literal["full", "cached", "off"] = "cached",
+        on_failure: OnFailure = "fallback",
+        contest: Contest = "cached",
         mode: str | None = None,
         options: Mapping[str, Any] | None = None,
     ) -> None:
-        """Keeps the options."""
-        self.subgraph_infos: list[Any] = []
+        """Validates and keeps the options.
+
+        Args:
+            executors: `"auto"`, a name, or a list of names and executors, most wanted first.
+                `aten` takes what the others leave.
+            transforms: Functions from fx graph to fx graph (any fx pass), or
+                `thunder.transforms.AbstractTransform`s, applied in order.
+            exclude_ops: Operators left to Inductor: callables such as `torch.sinc` (method
+                forms included) or names.
+            debug: Debug flags: True for all, one, a name, or several.
+            on_failure: `"fallback"` goes on with Inductor and then eager when something fails,
+                with a warning; `"raise"` raises.
+            contest: How candidates for a region are chosen between when `executors="auto"`.
+            mode: As in `torch.compile`; holds for the Inductor regions.
+            options: As in `torch.compile`: Inductor settings.
+
+        Raises:
+            OptionError: A value is not accepted.
+        """
+        self.options = make_options(
+            executors=executors,
+            transforms=transforms,
+            exclude_ops=exclude_ops,
+            debug=debug,
+            on_failure=on_failure,
+            contest=contest,
+            mode=mode,
+            options=options,
+        )
+        self.subgraph_infos: list[SubgraphInfo] = []
+        self._records: list[CompileRecord] = []
 
     def __call__(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], **kwargs: Any
+        self,
+        graph_module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        *,
+        mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Callable[..., Any]:
-        """Compiles one Dynamo graph."""
-        return compile_fx(graph_module, list(example_inputs))
+        """Compiles one Dynamo graph.
+
+        Args:
+            graph_module: The graph; it is consumed.
+            example_inputs: The inputs of the call that is being compiled.
+            mode: Of the `torch.compile` call, when it was given one.
+            options: Likewise.
+
+        Returns:
+            What Dynamo calls in place of the graph.
+        """
+        compile_options = self.options.with_inductor(mode, options)
+        compilation = _Compilation(len(self.subgraph_infos), compile_options)
+        info, run = compilation.compile(graph_module, example_inputs)
+        self.subgraph_infos.append(info)
+        self._records.append(compilation.record())
+        return run
+
+    def __repr__(self) -> str:
+        """Names the executors; Dynamo's messages show it."""
+        names = ", ".join(executor.name for executor in self.options.executors)
+        return f"<ThunderCompiler: {names}>"
+
+    @property
+    def regions(self) -> list[CompiledRegion]:
+        """All compiled thunder regions, in order."""
+        return [region for info in self.subgraph_infos for region in info.thunder_compiled_fns]
+
+    def compile_stats(self) -> CompileStats:
+        """Returns what compiling cost so far, and how often compiled graphs were used."""
+        return CompileStats(
+            cache_misses=len(self._records),
+            cache_hits=sum(max(region.calls - 1, 0) for region in self.regions),
+            compiles=tuple(self._records),
+        )
+
+
+@dataclass(slots=True)
+class _Compilation:
+    """The compile of one Dynamo graph.
+
+    Attributes:
+        index: The graph's place among the callable's graphs.
+        options: The options.
+        reason: The guard that failed, when this is a recompile.
+        regions: The thunder regions made.
+    """
+
+    index: int
+    options: CompileOptions
+    reason: str | None = None
+    regions: tuple[CompiledRegion, ...] = ()
+
+    def compile(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
+        self.reason = recompile_reason()
+        original = copy_graph_module(graph_module)
+        region = CompiledRegion("thunder_0", graph_module, self.options)
+        self.regions = (region,)
+        region.compile(graph_module, example_inputs)
+        examples = [
+            node.meta.get("example_value") for node in original.graph.find_nodes(op="placeholder")
+        ]
+        info = SubgraphInfo(
+            original_graph_module=original,
+            original_split_graph_module=original,
+            split_graph_module=original,
+            thunder_compiled_fns=(region,),
+            thunder_compiled_fns_example_inputs=(tuple(examples),),
+            submodule_to_compiled_functions={region.name: region},
+            split_reasons=(),
+        )
+        return info, region
+
+    def record(self) -> CompileRecord:
+        return CompileRecord(
+            graph_index=self.index,
+            recompile_reason=self.reason,
+            stages=self.regions[0].clock.milliseconds,
+        )
+
+
+def recompile_reason() -> str | None:
+    """Returns the guard that made Dynamo compile again, or None for a first compile."""
+    reason = get_metrics_context()._metrics.get("recompile_reason")
+    if not reason or "BACKEND_MATCH" in reason:  # the code was compiled for another backend
+        return None
+    return str(reason)

@@ -8,6 +8,7 @@ the executors of a list is `partition.py`'s job; this module only states the con
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -35,7 +36,6 @@ class RegionContext:
         name: The region's name, such as `inductorFusion0`.
         direction: `"forward"`, `"backward"` or `"inference"`.
         whole_graph: True when the region is all of the ATen graph, inputs and outputs included.
-        inductor_config: Inductor settings that the user's `mode=` and `options=` stand for.
         aot_arguments: The keyword arguments that AOTAutograd's caller handed over with the whole
             graph. Only meaningful when `whole_graph` is true.
     """
@@ -43,7 +43,6 @@ class RegionContext:
     name: str
     direction: str
     whole_graph: bool
-    inductor_config: Mapping[str, Any] = field(default_factory=dict)
     aot_arguments: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -90,6 +89,24 @@ class AbstractFusionExecutor(AbstractExecutor):
             as a sequence, or, when its `_boxed_call` attribute is true, takes one list that it
             may clear.
         """
+
+    @property
+    def fusion_stem(self) -> str:
+        """What its fusions' names start with: `inductor` gives `inductorFusion0`."""
+        return self.name
+
+    def worthwhile(self, nodes: Sequence[fx.Node]) -> Refusal | None:
+        """Decides whether a partition is worth compiling; by default all but views are.
+
+        Args:
+            nodes: The partition's nodes, in order, each of which `check` accepted.
+
+        Returns:
+            None when it is, otherwise the reason why not; ATen then runs the nodes.
+        """
+        if all(is_view(node) for node in nodes):
+            return Refusal("nothing but views")
+        return None
 
     def generated_code(self, compiled: Callable[..., Sequence[Any]]) -> str | None:
         """Returns the kernels behind a callable that `compile` returned, or None."""
@@ -148,17 +165,27 @@ class OperatorExecutor(AbstractExecutor):
     def check(self, node: fx.Node) -> Refusal | None:
         """Accepts the nodes whose operator is in the table and whose checker says yes."""
         if node.target not in self._operators:
-            return Refusal(f"{self._name} has no implementation of {node.target}")
+            return Refusal("not in its table")
         checker = self._checkers.get(node.target)
         if checker is None:
             return None
         values = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
         accepted = checker(*values[0], **values[1])
-        return None if accepted else Refusal(f"the checker of {self._name} said no")
+        return None if accepted else Refusal("its checker said no")
 
     def undecomposed_ops(self) -> tuple[torch._ops.OpOverload, ...]:
         """Returns every operator of the table."""
         return tuple(self._operators)
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether a node only makes a view of its input, or takes a tuple apart."""
+    target = node.target
+    if target is operator.getitem:
+        return True
+    if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
+        return False
+    return any(result.alias_info is not None for result in target._schema.returns)
 
 
 def _by_overload(table: Mapping[OperatorKey, Any]) -> dict[Any, Any]:
@@ -186,9 +213,10 @@ def _overloads(key: OperatorKey) -> list[torch._ops.OpOverload]:
             "thunder.last_traces(f)[-1] shows them"
         )
     for overload in overloads:
-        if overload.has_kernel_for_dispatch_key(
-            torch._C.DispatchKey.CompositeImplicitAutograd
-        ) and len(overloads) == 1:
+        if (
+            overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+            and len(overloads) == 1
+        ):
             raise OptionError(
                 f"{overload} is always decomposed before executors see the graph; register the "
                 "operators it is made of: thunder.last_traces(f)[-1] shows them"

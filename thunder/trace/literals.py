@@ -13,12 +13,14 @@ import math
 import re
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import fx
 from torch.fx.node import _get_qualified_name
+
+from thunder.trace.operators import defining_module
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 
@@ -31,10 +33,15 @@ class Names:
         objects: Names bound to objects that have no source of their own.
     """
 
-    def __init__(self) -> None:
-        """Starts with `torch` alone."""
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        """Starts with `torch` alone.
+
+        Args:
+            reserved: Names of local variables, which no object may get.
+        """
         self.modules: set[str] = {"torch"}
         self.objects: dict[str, Any] = {}
+        self._reserved = frozenset(reserved)
 
     def bind(self, stem: str, value: Any) -> str:
         """Returns a name for an object that cannot be written as source.
@@ -46,7 +53,7 @@ class Names:
         stem = re.sub(r"\W", "_", stem) or "object"
         stem = f"_{stem}" if stem[0].isdigit() or keyword.iskeyword(stem) else stem
         name, count = stem, 0
-        while name in self.objects and self.objects[name] is not value:
+        while name in self._reserved or self.objects.get(name, value) is not value:
             count += 1
             name = f"{stem}_{count}"
         self.objects[name] = value
@@ -107,7 +114,10 @@ def _container(value: Any, names: Names) -> str | None:
 
 
 def _callable(value: Any, names: Names) -> str | None:
-    if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+    if isinstance(value, torch._ops.OpOverload):
+        names.modules.update(filter(None, [defining_module(value)]))
+        return f"torch.ops.{value}"
+    if isinstance(value, torch._ops.OpOverloadPacket):
         return f"torch.ops.{value}"
     if isinstance(value, torch._ops.HigherOrderOperator):
         return higher_order_name(value, names)

@@ -52,10 +52,10 @@ class AbstractTransform(abc.ABC):
             The graph module to go on with, and whether anything changed.
         """
 
-    def requires(self, graph_module: fx.GraphModule) -> None:
+    def requires(self, graph_module: fx.GraphModule) -> None:  # noqa: B027 (optional)
         """Raises TransformError when `apply` cannot work on this graph. Default: no demand."""
 
-    def ensures(self, graph_module: fx.GraphModule) -> None:
+    def ensures(self, graph_module: fx.GraphModule) -> None:  # noqa: B027 (optional)
         """Raises TransformError when the result breaks the promise. Default: no promise."""
 
 

@@ -1,0 +1,104 @@
+"""Which executors exist, by name, and what an executor list of the user's stands for."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+
+from thunder.errors import OptionError, nearest
+from thunder.executors.base import AbstractExecutor
+
+ExecutorLike = AbstractExecutor | str
+
+_BUILT_IN = {
+    "aten": "thunder.executors.aten:AtenExecutor",
+    "inductor": "thunder.executors.inductor:InductorExecutor",
+}
+_registered: dict[str, AbstractExecutor] = {}
+
+
+def register_executor(executor: AbstractExecutor) -> AbstractExecutor:
+    """Makes an executor known by its name, so that `executors=["name"]` finds it.
+
+    Args:
+        executor: An operator or fusion executor.
+
+    Returns:
+        The executor.
+
+    Raises:
+        OptionError: Another executor has that name.
+    """
+    if not isinstance(executor, AbstractExecutor):
+        raise OptionError(f"an executor is an AbstractExecutor instance, not {executor!r}")
+    owner = _registered.get(executor.name, _BUILT_IN.get(executor.name))
+    if owner is not None and owner is not executor:
+        raise OptionError(f"the executor name {executor.name!r} is taken by {owner!r}")
+    _registered[executor.name] = executor
+    return executor
+
+
+def deregister_executor(name: str) -> None:
+    """Forgets an executor that `register_executor` made known; unknown names are ignored."""
+    _registered.pop(name, None)
+
+
+def known_executors() -> list[str]:
+    """Returns the names of all executors, sorted."""
+    return sorted({*_BUILT_IN, *_registered})
+
+
+def get_executor(name: str) -> AbstractExecutor:
+    """Returns the executor of that name; it is loaded when first asked for.
+
+    Raises:
+        OptionError: No executor has that name; the message lists those that exist.
+    """
+    if name in _registered:
+        return _registered[name]
+    if name not in _BUILT_IN:
+        close = nearest(name, known_executors())
+        hint = f"; did you mean {close!r}?" if close else ""
+        raise OptionError(
+            f"no executor is called {name!r}{hint} Known: {', '.join(known_executors())}. "
+            "Make your own known with thunder.executors.register_executor"
+        )
+    module, _, attribute = _BUILT_IN[name].partition(":")
+    _registered[name] = getattr(importlib.import_module(module), attribute)()
+    return _registered[name]
+
+
+def resolve_executors(executors: str | Sequence[ExecutorLike]) -> tuple[AbstractExecutor, ...]:
+    """Turns what the user wrote into the executors to ask, in order.
+
+    Args:
+        executors: `"auto"`, one name, or a list of names and executors, most wanted first.
+
+    Returns:
+        The executors; `aten`, which takes everything, is the last.
+
+    Raises:
+        OptionError: A name is unknown, an element is no executor, or two share a name.
+    """
+    wanted: Sequence[ExecutorLike]
+    if isinstance(executors, str):
+        wanted = ("inductor",) if executors == "auto" else (executors,)
+    elif isinstance(executors, AbstractExecutor):
+        wanted = (executors,)
+    else:
+        wanted = tuple(executors)
+    found: list[AbstractExecutor] = []
+    for executor in (*wanted, "aten"):
+        made = get_executor(executor) if isinstance(executor, str) else executor
+        if not isinstance(made, AbstractExecutor):
+            raise OptionError(
+                f"executors= takes names ({', '.join(known_executors())}) and executors such as "
+                f"thunder.executors.OperatorExecutor(...), not {executor!r}"
+            )
+        if made not in found:
+            found.append(made)
+    names = [executor.name for executor in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise OptionError(f"two executors of the list are called {name!r}")
+    return tuple(found)

@@ -1,0 +1,110 @@
+"""The one adapter to AOTAutograd: a torch-level graph in, a compiled callable out.
+
+Two ways lead through it. With a fusion executor, `compile_fx` is called as `torch.compile` calls
+it, so that pre-grad, joint-graph and partitioning passes, decompositions and layouts are the
+same; its `inner_compile` hook hands over the ATen graphs. Without one, AOTAutograd is called
+directly: operators stay as they are, random numbers are eager's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
+from torch._functorch.partitioners import default_partition
+from torch._inductor.compile_fx import compile_fx
+from torch._inductor.decomposition import select_decomp_table
+
+from thunder.trace.trace import Direction
+
+
+class GraphCompiler(Protocol):
+    """Compiles one ATen graph."""
+
+    def __call__(
+        self,
+        graph_module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        direction: Direction,
+        aot_arguments: Mapping[str, Any],
+    ) -> Callable[[list[Any]], Sequence[Any]]:
+        """Returns the compiled graph: takes one list of inputs, which it may clear."""
+
+
+def compile_with_inductor_passes(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compile_graph: GraphCompiler,
+    *,
+    inductor_config: Mapping[str, Any],
+    undecomposed: Sequence[torch._ops.OpOverload] = (),
+) -> Callable[..., Any]:
+    """Compiles a graph by the way of `torch.compile`, except for the ATen graphs themselves.
+
+    Args:
+        graph_module: The torch-level graph; it is consumed.
+        example_inputs: One value for each placeholder.
+        compile_graph: Compiles each ATen graph. The backward graph may come at the first
+            backward only.
+        inductor_config: Inductor settings that hold while compiling.
+        undecomposed: Operators that Inductor's decompositions must leave alone.
+
+    Returns:
+        A function of the placeholders' values.
+    """
+
+    def inner_compile(
+        aten: fx.GraphModule, inputs: Sequence[Any], **aot_arguments: Any
+    ) -> Callable[[list[Any]], Sequence[Any]]:
+        return compile_graph(aten, inputs, _direction(aot_arguments), aot_arguments)
+
+    decompositions = None
+    if undecomposed:
+        table = select_decomp_table()
+        decompositions = {op: rule for op, rule in table.items() if op not in undecomposed}
+    # On a hit AOTAutograd's cache would skip inner_compile, and with it traces and reports;
+    # Inductor's own cache of compiled graphs stays on.
+    with functorch_config.patch(enable_autograd_cache=False):
+        return compile_fx(
+            graph_module,
+            list(example_inputs),
+            inner_compile=inner_compile,  # type: ignore[arg-type]
+            config_patches=dict(inductor_config) or None,
+            decompositions=decompositions,
+        )
+
+
+def compile_op_by_op(
+    graph_module: fx.GraphModule, example_inputs: Sequence[Any], compile_graph: GraphCompiler
+) -> Callable[..., Any]:
+    """Compiles a graph by AOTAutograd alone, without decompositions.
+
+    Args:
+        graph_module: The torch-level graph; it is consumed.
+        example_inputs: One value for each placeholder.
+        compile_graph: Compiles each ATen graph.
+
+    Returns:
+        A function of the placeholders' values.
+    """
+
+    def compiler(direction: Direction) -> Callable[..., Any]:
+        return lambda aten, inputs: compile_graph(aten, inputs, direction, {})
+
+    return aot_autograd(
+        fw_compiler=compiler(Direction.FORWARD),
+        bw_compiler=compiler(Direction.BACKWARD),
+        inference_compiler=compiler(Direction.INFERENCE),
+        partition_fn=default_partition,
+        keep_inference_input_mutations=True,
+    )(graph_module, list(example_inputs))
+
+
+def _direction(aot_arguments: Mapping[str, Any]) -> Direction:
+    if aot_arguments.get("is_backward"):
+        return Direction.BACKWARD
+    return Direction.INFERENCE if aot_arguments.get("is_inference") else Direction.FORWARD

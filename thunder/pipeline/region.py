@@ -1,0 +1,139 @@
+"""A compiled region: what `ThunderCompiler` and `thunder.jit` run, and what helpers look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, final
+
+from torch import fx
+
+from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
+from thunder.pipeline.lowering import lower_graph
+from thunder.pipeline.options import CompileOptions
+from thunder.pipeline.prologue import GuardFacts, prologue_trace
+from thunder.pipeline.stats import StageClock
+from thunder.trace.copying import copy_graph_module
+from thunder.trace.trace import Direction, Provenance, TraceCtx
+from thunder.transforms.base import Stage
+from thunder.transforms.pipeline import run_transforms
+
+
+@final
+class CompiledRegion:
+    """A torch-level graph with its compiled forward, backward or inference graphs.
+
+    Attributes:
+        name: Its name within the Dynamo graph, such as `thunder_0`.
+        graph_module: The graph as captured, before any pass; each placeholder's
+            `meta["example_value"]` is a fake value.
+        options: What it was compiled with.
+        clock: Milliseconds by stage.
+        calls: How often it was run.
+    """
+
+    def __init__(
+        self, name: str, graph_module: fx.GraphModule, options: CompileOptions
+    ) -> None:
+        """Prepares a region; `compile` makes it runnable.
+
+        Args:
+            name: Its name.
+            graph_module: The captured graph; a copy is kept.
+            options: What to compile it with.
+        """
+        self.name = name
+        self.graph_module = copy_graph_module(graph_module)
+        self.options = options
+        self.clock = StageClock()
+        self.calls = 0
+        self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
+        self._guards = GuardFacts(())
+        self._run: Callable[..., Any] = _not_compiled
+
+    def compile(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
+        """Compiles the region.
+
+        Args:
+            graph_module: The graph; it is consumed.
+            example_inputs: One (fake) value for each placeholder.
+
+        Raises:
+            TransformError: A transform failed.
+            ExecutorError: An executor failed.
+        """
+        self._guards = GuardFacts.current()
+        with self.clock.stage("compile"):
+            graph_module, captured = run_transforms(
+                graph_module,
+                self.options.transforms,
+                stage=Stage.CAPTURED,
+                direction=Direction.CAPTURED,
+            )
+            self._traces[Direction.CAPTURED] = (
+                TraceCtx(
+                    graph_module=self.graph_module,
+                    direction=Direction.CAPTURED,
+                    provenance=Provenance("Dynamo", 0.0),
+                ),
+                *captured,
+            )
+            self._run = self._compile(graph_module, example_inputs)
+
+    def __call__(self, *inputs: Any) -> Any:
+        """Runs the compiled region."""
+        self.calls += 1
+        return self._run(*inputs)
+
+    def traces(self, direction: Direction) -> list[TraceCtx]:
+        """Returns the stages of one graph; the last is executed.
+
+        Args:
+            direction: Which graph. A forward graph that needs no gradient is INFERENCE.
+
+        Returns:
+            The stages; empty when there is no such graph (yet).
+        """
+        if direction is Direction.PROLOGUE:
+            return [prologue_trace(self.graph_module.graph, self._guards)]
+        return list(self._traces.get(direction, ()))
+
+    def forward_traces(self) -> list[TraceCtx]:
+        """Returns the stages of the forward graph, or of the inference graph."""
+        return self.traces(Direction.FORWARD) or self.traces(Direction.INFERENCE)
+
+    def __repr__(self) -> str:
+        """Names the region and its graphs."""
+        kinds = ", ".join(direction.value for direction in self._traces)
+        return f"<CompiledRegion {self.name}: {kinds}>"
+
+    def _compile(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        if not self.options.fuses:
+            return compile_op_by_op(graph_module, example_inputs, self._compile_graph)
+        undecomposed = [op for executor in self.options.executors for op in executor.undecomposed_ops()]
+        return compile_with_inductor_passes(
+            graph_module,
+            example_inputs,
+            self._compile_graph,
+            inductor_config=self.options.inductor_config,
+            undecomposed=undecomposed,
+        )
+
+    def _compile_graph(
+        self,
+        graph_module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        direction: Direction,
+        aot_arguments: Mapping[str, Any],
+    ) -> Callable[[list[Any]], Sequence[Any]]:
+        with self.clock.stage(direction.value):
+            lowered = lower_graph(
+                graph_module, example_inputs, direction, aot_arguments, self.options
+            )
+        self._traces[direction] = lowered.traces
+        return lowered.run
+
+
+def _not_compiled(*inputs: Any) -> Any:
+    raise AssertionError("a region was run before it was compiled")

@@ -1,0 +1,74 @@
+"""What compiling cost, and what the compiled code is used for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from time import perf_counter
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileRecord:
+    """One compile: a graph from Dynamo that became runnable.
+
+    Attributes:
+        graph_index: Its place among the graphs of the callable, from 0.
+        recompile_reason: The guard that failed, in Dynamo's words; None for a first compile.
+        stages: Milliseconds by stage, in order of their start; a stage's time includes that of
+            the stages that ran inside it. Backward graphs compiled later are added then.
+    """
+
+    graph_index: int
+    recompile_reason: str | None
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CompileStats:
+    """The figures of one compiled callable.
+
+    Attributes:
+        cache_misses: Graphs compiled.
+        cache_hits: Calls of compiled graphs that needed no compile.
+        compiles: One record for each compiled graph, in order.
+    """
+
+    cache_misses: int
+    cache_hits: int
+    compiles: tuple[CompileRecord, ...]
+
+    @property
+    def recompiles(self) -> tuple[CompileRecord, ...]:
+        """The compiles that a failed guard caused."""
+        return tuple(record for record in self.compiles if record.recompile_reason)
+
+    def __str__(self) -> str:
+        """A readable summary."""
+        lines = [f"{self.cache_misses} graphs compiled, {self.cache_hits} calls without a compile"]
+        for record in self.compiles:
+            lines.append(f"graph {record.graph_index}: {record.recompile_reason or 'first compile'}")
+            lines += [f"  {name}: {ms:.1f} ms" for name, ms in record.stages.items()]
+        return "\n".join(lines)
+
+
+class StageClock:
+    """Adds up the time of named stages.
+
+    Attributes:
+        milliseconds: By stage, in order of their start.
+    """
+
+    def __init__(self) -> None:
+        """Starts empty."""
+        self.milliseconds: dict[str, float] = {}
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Adds the time of a `with` block to stage `name`."""
+        self.milliseconds.setdefault(name, 0.0)
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.milliseconds[name] += (perf_counter() - started) * 1e3

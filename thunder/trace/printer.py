@@ -1,0 +1,285 @@
+"""Prints a graph as a Python program.
+
+The program has one main function: a comment for each line of the user's source, a statement for
+each node with the type of its value, `del` after the last use. A fusion region is one call, with
+its body as comments. What the main function refers to (fusion regions, nested graphs, small
+constants) is defined below it, in plain ATen operators, so that the program runs by itself.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from thunder.trace.liveness import last_uses
+from thunder.trace.literals import Names, literal, qualified_name
+from thunder.trace.source_lines import SourceLine, source_line
+from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
+from thunder.trace.tensor_spec import describe
+
+_INDENT = "    "
+_MAX_LITERAL_ELEMENTS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A printed graph.
+
+    Attributes:
+        text: The whole program.
+        main: The main function alone.
+        names: The imports and objects that the main function refers to.
+    """
+
+    text: str
+    main: str
+    names: Names
+
+
+def print_graph(
+    graph_module: fx.GraphModule,
+    *,
+    name: str,
+    header: Iterable[str] = (),
+    frees: bool = False,
+    boxed: bool = False,
+) -> Program:
+    """Prints a graph.
+
+    Args:
+        graph_module: The graph; `meta["val"]` or `meta["example_value"]` give the types.
+        name: Name of the main function.
+        header: Lines of comment for the top.
+        frees: Write `del` after the last use of each value.
+        boxed: The main function takes one list and clears it, so that inputs can be freed.
+
+    Returns:
+        The program. Objects without source (`names.objects`) that have no definition below are
+        bound to a call that raises and says what is missing.
+    """
+    writer = _Writer(graph_module, Names(reserved=_local_names(graph_module)))
+    main = "\n".join(writer.function(name, frees=frees, boxed=boxed))
+    definitions = list(writer.definitions())
+    lines = [f"# {line}" for line in header]
+    lines += [f"import {module}" for module in sorted(writer.names.modules)]
+    lines += ["", "", main]
+    if definitions:
+        lines += ["", "", "# What the names above stand for when this program is run by itself."]
+        lines += definitions
+    return Program(text="\n".join(lines) + "\n", main=main, names=writer.names)
+
+
+class _Writer:
+    """Writes the main function of one graph and collects what it refers to."""
+
+    def __init__(
+        self, graph_module: fx.GraphModule, names: Names, *, in_region: bool = False
+    ) -> None:
+        self.graph_module = graph_module
+        self.in_region = in_region
+        self.names = names
+        self.nodes = list(graph_module.graph.nodes)
+        self.inputs = [node for node in self.nodes if node.op == "placeholder"]
+        self.unpacked: set[fx.Node] = set()
+
+    def function(
+        self, name: str, *, frees: bool = False, boxed: bool = False, comments: bool = True
+    ) -> Iterator[str]:
+        """Yields the lines of the function."""
+        yield from _signature(name, self.inputs, boxed=boxed, comments=comments)
+        unused = [node.name for node in self.inputs if not node.users]
+        if unused and boxed:
+            yield f"{_INDENT}del {', '.join(unused)}"
+        dead = last_uses(self.graph_module.graph) if frees else {}
+        for node, lines in self.statements(comments=comments):
+            yield from lines
+            freed = [used.name for used in dead.get(node, ())]
+            if freed and node.op != "output":
+                yield f"{_INDENT}del {', '.join(freed)}"
+
+    def statements(self, *, comments: bool) -> Iterator[tuple[fx.Node, list[str]]]:
+        """Yields each node with its lines, those of its source comment before them."""
+        shown: SourceLine | None = None
+        for node in self.nodes:
+            if node.op == "placeholder" or node in self.unpacked:
+                continue
+            lines: list[str] = []
+            line = source_line(node) if comments else None
+            if line is not None and line != shown:
+                lines.append(f"{_INDENT}# {inert(str(line))}")
+                shown = line
+            lines += self.statement(node, comments=comments)
+            yield node, lines
+
+    def statement(self, node: fx.Node, *, comments: bool) -> Iterator[str]:
+        """Yields the lines for one node."""
+        if node.op == "output":
+            yield f"{_INDENT}return {literal(node.args[0], self.names)}"
+            return
+        if not node.users and _value(node) is None:
+            yield f"{_INDENT}{self.expression(node)}"
+            return
+        outputs = _unpacking(node)
+        if outputs is None:
+            target, note = node.name, f"  # {node.name}: {_quoted_type(node)}{self.claim(node)}"
+        else:
+            self.unpacked.update(outputs)
+            target = ", ".join(output.name for output in outputs)
+            target, note = f"{target}," if len(outputs) == 1 else target, ""
+        yield f"{_INDENT}{target} = {self.expression(node)}{note if comments else ''}"
+        if comments and isinstance(node.target, FusedRegion):
+            yield from self.body_comments(node.target, outputs or ())
+
+    def claim(self, node: fx.Node) -> str:
+        """Returns who runs a node and who declined it; within a region only the latter."""
+        claim = node.meta.get(CLAIM)
+        if claim is None or node.target is operator.getitem:
+            return ""
+        owner = "" if self.in_region else f", by {claim.executor}"
+        refused = "; ".join(f"{who} declined: {inert(why)}" for who, why in claim.refusals)
+        return f"{owner} ({refused})" if refused else owner
+
+    def body_comments(self, region: FusedRegion, outputs: Iterable[fx.Node]) -> Iterator[str]:
+        """Yields a fusion's outputs and body as comments."""
+        for output in outputs:
+            yield f"{_INDENT}#   {output.name}: {_quoted_type(output)}"
+        for note in region.notes:
+            yield f"{_INDENT}#   {inert(note)}"
+        yield f"{_INDENT}# {region.name} is, compiled by {region.executor}:"
+        body = _Writer(region.graph_module, self.names, in_region=True)
+        for _, lines in body.statements(comments=True):
+            yield from (f"{_INDENT}#{line}" for line in lines)
+
+    def expression(self, node: fx.Node) -> str:
+        """Returns the right-hand side for a node."""
+        if node.op == "get_attr":
+            return self.attribute(node)
+        arguments = [literal(argument, self.names) for argument in node.args]
+        arguments += [f"{key}={literal(value, self.names)}" for key, value in node.kwargs.items()]
+        match node.op, node.target:
+            case "call_method", str(method):
+                return f"{arguments[0]}.{method}({', '.join(arguments[1:])})"
+            case "call_module", _:
+                return f"{self.attribute(node)}({', '.join(arguments)})"
+            case _, operator.getitem:
+                return f"{arguments[0]}[{arguments[1]}]"
+            case _, FusedRegion() | ClaimedOperator() as target:
+                return f"{self.names.bind(target.name, target)}({', '.join(arguments)})"
+        return f"{literal(node.target, self.names)}({', '.join(arguments)})"
+
+    def attribute(self, node: fx.Node) -> str:
+        """Returns the name of what a node takes from the graph module."""
+        path = str(node.target)
+        value = operator.attrgetter(path)(self.graph_module)
+        stem = "graph" if isinstance(value, fx.GraphModule) else "constant"
+        return self.names.bind(f"{stem}_{path.strip('_')}", value)
+
+    def definitions(self) -> Iterator[str]:
+        """Yields definitions of everything that was bound to a name; these may bind more."""
+        defined: set[str] = set()
+        while pending := [name for name in self.names.objects if name not in defined]:
+            for name in pending:
+                defined.add(name)
+                yield from ("", *self.definition(name, self.names.objects[name]))
+
+    def definition(self, name: str, value: Any) -> Iterator[str]:
+        """Yields the definition of one bound object."""
+        match value:
+            case FusedRegion():
+                yield from (
+                    "",
+                    *_Writer(value.graph_module, self.names).function(name, comments=False),
+                )
+            case fx.GraphModule():
+                yield from (
+                    "",
+                    *_Writer(value, self.names).function(f"{name}_function", comments=False),
+                )
+                yield from ("", "", f"{name} = torch.fx.symbolic_trace({name}_function)")
+            case ClaimedOperator():
+                yield from self._claimed_operator(name, value)
+            case torch.Tensor() if value.numel() <= _MAX_LITERAL_ELEMENTS and _plain(value):
+                yield f"{name} = {self._tensor(value)}"
+            case torch._ops.HigherOrderOperator():
+                module = type(value).__module__
+                yield f"{name} = None  # a higher-order operator of {module}; import it"
+            case torch.Tensor():
+                yield f"# {describe(value)}: too large to print; save it with torch.save"
+                yield f"{name} = None"
+            case _:
+                yield f"{name} = None  # FILL IN: a {type(value).__qualname__} that has no source"
+
+    def _claimed_operator(self, name: str, value: ClaimedOperator) -> Iterator[str]:
+        written = qualified_name(value.implementation, self.names)
+        if written is None:
+            written = literal(value.operator, self.names)
+            yield f"# stands in for the operator of executor {value.executor!r}"
+        yield f"{name} = {written}"
+
+    def _tensor(self, value: torch.Tensor) -> str:
+        data = literal(value.detach().cpu().tolist(), self.names)
+        device = "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
+        return f"torch.tensor({data}, dtype={value.dtype}{device})"
+
+
+def inert(text: str) -> str:
+    """Makes text safe to stand in a one-line comment."""
+    return " ".join(text.split()).encode("ascii", "backslashreplace").decode()
+
+
+def _signature(name: str, inputs: list[fx.Node], *, boxed: bool, comments: bool) -> Iterator[str]:
+    if boxed:
+        yield f"def {name}(arguments):"
+        if inputs:
+            unpacked = "".join(f"{node.name}, " for node in inputs).rstrip()
+            yield f"{_INDENT}{unpacked} = arguments"
+        yield f"{_INDENT}arguments.clear()"
+    elif comments and inputs:
+        yield f"def {name}("
+        for node in inputs:
+            yield f"{_INDENT}{node.name},  # {_quoted_type(node)}"
+        yield "):"
+    else:
+        yield f"def {name}({', '.join(node.name for node in inputs)}):"
+
+
+def _unpacking(node: fx.Node) -> list[fx.Node] | None:
+    """The nodes that take a fusion's outputs apart, when there is one for each output."""
+    if not isinstance(node.target, FusedRegion):
+        return None
+    users = sorted(node.users, key=lambda user: user.args[1] if len(user.args) > 1 else -1)
+    if [user.args[1:] for user in users] != [(index,) for index in range(len(users))]:
+        return None
+    return users or None
+
+
+def _value(node: fx.Node) -> Any:
+    return node.meta.get("val", node.meta.get("example_value"))
+
+
+def _quoted_type(node: fx.Node) -> str:
+    return f'"{inert(describe(_value(node)))}"'
+
+
+def _plain(value: torch.Tensor) -> bool:
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and not value.is_meta
+        and (value.layout is torch.strided)
+    )
+
+
+def _local_names(graph_module: fx.GraphModule) -> Iterator[str]:
+    """The names of all local variables, those of nested graphs included."""
+    for node in graph_module.graph.nodes:
+        yield node.name
+        if isinstance(node.target, FusedRegion):
+            yield from _local_names(node.target.graph_module)
+    for child in graph_module.children():
+        if isinstance(child, fx.GraphModule):
+            yield from _local_names(child)
