@@ -54,6 +54,10 @@ class DebugFlagError(ThunderError, ValueError):
     """A debug flag or a `THUNDER_*` variable is unknown or has a value that is not accepted."""
 
 
+class FallbackWarning(UserWarning):
+    """A region could not be compiled or run as asked for and goes on in a plainer way."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """Returns the known name closest to `name`, or None when nothing is close.
 

@@ -15,6 +15,7 @@ from typing import Any, final
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from thunder.errors import OptionError
 
@@ -169,7 +170,7 @@ class OperatorExecutor(AbstractExecutor):
         checker = self._checkers.get(node.target)
         if checker is None:
             return None
-        values = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
+        values = map_arg((node.args, node.kwargs), lambda n: n.meta.get("val"))
         accepted = checker(*values[0], **values[1])
         return None if accepted else Refusal("its checker said no")
 

@@ -16,6 +16,7 @@ from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.utils import BoxedBool
 
 from thunder.executors.base import AbstractFusionExecutor, Refusal, RegionContext
+from thunder.trace.copying import output_values
 
 
 @final
@@ -38,8 +39,8 @@ class InductorExecutor(AbstractFusionExecutor):
         """Compiles a region; a part of a graph keeps the strides that were traced."""
         if context.whole_graph:
             return compile_fx_inner(graph_module, example_inputs, **context.aot_arguments)
-        output = graph_module.graph.output_node()
-        output.meta["user_visible_output_idxs"] = list(range(len(output.args[0])))
+        visible = list(range(len(output_values(graph_module.graph))))
+        graph_module.graph.output_node().meta["user_visible_output_idxs"] = visible
         with _strides_of_the_whole_graph_untouched():
             return compile_fx_inner(
                 graph_module,
@@ -67,5 +68,3 @@ def _strides_of_the_whole_graph_untouched() -> Iterator[None]:
         yield
     finally:
         context.output_strides = reported
-
-

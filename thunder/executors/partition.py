@@ -99,33 +99,40 @@ def partition_graph(
 def _in_stages(
     graph: fx.Graph, claims: dict[fx.Node, AbstractExecutor], fallback: AbstractExecutor
 ) -> tuple[Region | fx.Node, ...]:
-    for node in claims:
-        if is_write(node) and isinstance(claims[node], AbstractFusionExecutor):
+    for node, executor in claims.items():
+        if is_write(node) and isinstance(executor, AbstractFusionExecutor):
             _give(node, claims, fallback, "writes to memory that other regions may read")
     stages = _stages(graph, claims)
-    grouped: dict[tuple[int, str], list[fx.Node]] = {}
+    by_stage: dict[int, list[Region | fx.Node]] = {}
+    for region in _regions(claims, stages, fallback):
+        by_stage.setdefault(stages[region.nodes[0]], []).append(region)
+    for node, executor in claims.items():
+        if not isinstance(executor, AbstractFusionExecutor):
+            by_stage.setdefault(stages[node], []).append(node)
+    constants = graph.find_nodes(op="get_attr")
+    return (*constants, *(step for _, steps in sorted(by_stage.items()) for step in steps))
+
+
+def _regions(
+    claims: dict[fx.Node, AbstractExecutor],
+    stages: dict[fx.Node, int],
+    fallback: AbstractExecutor,
+) -> list[Region]:
+    groups: dict[tuple[int, str], list[fx.Node]] = {}
     for node, executor in claims.items():
         if isinstance(executor, AbstractFusionExecutor):
-            grouped.setdefault((stages[node], executor.name), []).append(node)
-    regions: dict[int, list[Region]] = {}
-    for (stage, _), nodes in sorted(grouped.items(), key=lambda item: item[0][0]):
+            groups.setdefault((stages[node], executor.name), []).append(node)
+    regions: list[Region] = []
+    for nodes in groups.values():
         executor = claims[nodes[0]]
         assert isinstance(executor, AbstractFusionExecutor)
         refusal = executor.worthwhile(nodes)
         if refusal is None:
-            regions.setdefault(stage, []).append(Region(executor, tuple(nodes)))
-            continue
-        for node in nodes:
-            _give(node, claims, fallback, refusal.reason)
-    steps: list[Region | fx.Node] = [node for node in graph.nodes if node.op == "get_attr"]
-    singles: dict[int, list[fx.Node]] = {}
-    for node, executor in claims.items():
-        if not isinstance(executor, AbstractFusionExecutor):
-            singles.setdefault(stages[node], []).append(node)
-    for stage in range(max(stages.values(), default=-1) + 1):
-        steps += regions.get(stage, [])
-        steps += singles.get(stage, [])
-    return tuple(steps)
+            regions.append(Region(executor, tuple(nodes)))
+        else:
+            for node in nodes:
+                _give(node, claims, fallback, refusal.reason)
+    return regions
 
 
 def _stages(graph: fx.Graph, claims: dict[fx.Node, AbstractExecutor]) -> dict[fx.Node, int]:

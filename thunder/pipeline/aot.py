@@ -33,6 +33,7 @@ class GraphCompiler(Protocol):
         aot_arguments: Mapping[str, Any],
     ) -> Callable[[list[Any]], Sequence[Any]]:
         """Returns the compiled graph: takes one list of inputs, which it may clear."""
+        ...
 
 
 def compile_with_inductor_passes(

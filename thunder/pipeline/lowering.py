@@ -14,12 +14,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
+from torch._ops import OpOverload
 
 from thunder.errors import ExecutorError
-from thunder.executors.base import AbstractFusionExecutor, OperatorExecutor, RegionContext
+from thunder.executors.base import (
+    AbstractExecutor,
+    AbstractFusionExecutor,
+    OperatorExecutor,
+    RegionContext,
+)
 from thunder.executors.partition import Partition, Region, claim_nodes, partition_graph
 from thunder.pipeline.options import CompileOptions
-from thunder.trace.copying import copy_graph_module, make_graph_module
+from thunder.trace.copying import copy_graph_module, make_graph_module, output_values
 from thunder.trace.targets import ClaimedOperator, FusedRegion
 from thunder.trace.trace import Direction, Provenance, TraceCtx
 from thunder.transforms.base import Stage
@@ -77,7 +83,7 @@ def lower_graph(
     source = copy_graph_module(graph_module)  # executors change the graph that they compile
     claims = claim_nodes(source.graph, options.executors)
     partition = partition_graph(source.graph, claims, options.executors[-1])
-    builder = _ExecutionGraph(source, direction, aot_arguments, options)
+    builder = _ExecutionGraph(source, direction, aot_arguments, claims)
     run = None
     if partition.whole_graph is not None:
         run = builder.add_whole_graph(partition.whole_graph, graph_module, example_inputs)
@@ -104,16 +110,15 @@ class _ExecutionGraph:
         graph_module: fx.GraphModule,
         direction: Direction,
         aot_arguments: Mapping[str, Any],
-        options: CompileOptions,
+        claims: Mapping[fx.Node, AbstractExecutor],
     ) -> None:
         self.source = graph_module
         self.direction = direction
         self.aot_arguments = aot_arguments
-        self.options = options
         self.graph = fx.Graph()
         self.counts: Counter[str] = Counter()
         self.values: dict[fx.Node, fx.Node] = {}
-        self.executors = {executor.name: executor for executor in options.executors}
+        self.claims = claims
         for node in graph_module.graph.find_nodes(op="placeholder"):
             self.values[node] = self._copy(node)
 
@@ -135,7 +140,7 @@ class _ExecutionGraph:
         body = _extract(self.source, region, inputs, outputs)
         name = self._name(region.executor)
         compiled = self._compile(region, name, graph_module, example_inputs, whole_graph=True)
-        results = list(self.source.graph.output_node().args[0])
+        results = output_values(self.source.graph)
         positions = [results.index(output) for output in outputs]
 
         def select(*values: Any) -> list[Any]:
@@ -211,8 +216,9 @@ class _ExecutionGraph:
 
     def _add_node(self, node: fx.Node) -> None:
         copied = self._copy(node)
-        executor = self.executors.get(getattr(node.meta.get("thunder.claim"), "executor", ""))
+        executor = self.claims.get(node)
         if isinstance(executor, OperatorExecutor):
+            assert isinstance(node.target, OpOverload)
             copied.target = ClaimedOperator(
                 name=f"{executor.name}_{node.target.__name__.partition('.')[0]}",
                 executor=executor.name,

@@ -98,9 +98,7 @@ def make_options(
     )
 
 
-def inductor_settings(
-    mode: str | None, options: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def inductor_settings(mode: str | None, options: Mapping[str, Any] | None) -> dict[str, Any]:
     """Returns the Inductor settings that `mode=` and `options=` stand for.
 
     Raises:

@@ -88,7 +88,7 @@ def prologue_trace(captured: fx.Graph, guards: GuardFacts) -> TraceCtx:
 
 def _check_tensor(graph: fx.Graph, placeholder: fx.Node, value: torch.Tensor) -> None:
     graph.call_function(
-        torch._assert_tensor_metadata,
+        torch._assert_tensor_metadata,  # pyright: ignore[reportPrivateImportUsage]
         (
             placeholder,
             _static(value.shape),
@@ -101,9 +101,7 @@ def _check_tensor(graph: fx.Graph, placeholder: fx.Node, value: torch.Tensor) ->
     wanted = "requires" if value.requires_grad else "does not require"
     if not value.requires_grad:
         requires_grad = graph.call_function(operator.not_, (requires_grad,))
-    graph.call_function(
-        torch._assert, (requires_grad, f"{placeholder.name} {wanted} a gradient")
-    )
+    graph.call_function(torch._assert, (requires_grad, f"{placeholder.name} {wanted} a gradient"))
 
 
 def _static(sizes: Sequence[Any]) -> list[int] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 from torch import fx
 
+from thunder.errors import FallbackWarning
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
-from thunder.pipeline.lowering import lower_graph
+from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
 from thunder.pipeline.stats import StageClock
@@ -29,11 +31,10 @@ class CompiledRegion:
         options: What it was compiled with.
         clock: Milliseconds by stage.
         calls: How often it was run.
+        failures: Ways that failed and were replaced by a plainer one.
     """
 
-    def __init__(
-        self, name: str, graph_module: fx.GraphModule, options: CompileOptions
-    ) -> None:
+    def __init__(self, name: str, graph_module: fx.GraphModule, options: CompileOptions) -> None:
         """Prepares a region; `compile` makes it runnable.
 
         Args:
@@ -46,6 +47,7 @@ class CompiledRegion:
         self.options = options
         self.clock = StageClock()
         self.calls = 0
+        self.failures: list[Failure] = []
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
         self._run: Callable[..., Any] = _not_compiled
@@ -111,13 +113,13 @@ class CompiledRegion:
     ) -> Callable[..., Any]:
         if not self.options.fuses:
             return compile_op_by_op(graph_module, example_inputs, self._compile_graph)
-        undecomposed = [op for executor in self.options.executors for op in executor.undecomposed_ops()]
+        executors = self.options.executors
         return compile_with_inductor_passes(
             graph_module,
             example_inputs,
             self._compile_graph,
             inductor_config=self.options.inductor_config,
-            undecomposed=undecomposed,
+            undecomposed=[op for executor in executors for op in executor.undecomposed_ops()],
         )
 
     def _compile_graph(
@@ -127,12 +129,28 @@ class CompiledRegion:
         direction: Direction,
         aot_arguments: Mapping[str, Any],
     ) -> Callable[[list[Any]], Sequence[Any]]:
+        def keep(traces: Sequence[TraceCtx]) -> None:
+            self._traces[direction] = tuple(traces)
+
         with self.clock.stage(direction.value):
-            lowered = lower_graph(
-                graph_module, example_inputs, direction, aot_arguments, self.options
+            request = GraphRequest(
+                graph_module=graph_module,
+                example_inputs=example_inputs,
+                direction=direction,
+                aot_arguments=aot_arguments,
             )
-        self._traces[direction] = lowered.traces
-        return lowered.run
+            return GuardedGraph(
+                request, self.options, on_lowered=keep, on_failure=self._warn_of_fallback
+            )
+
+    def _warn_of_fallback(self, failure: Failure) -> None:
+        self.failures.append(failure)
+        warnings.warn(
+            f"{self.name}: the {failure.direction.value} graph could not be used as asked for "
+            f"({failure.stage}; {failure.way}): {failure.error}. It goes on by {failure.next_way}.",
+            FallbackWarning,
+            stacklevel=2,
+        )
 
 
 def _not_compiled(*inputs: Any) -> Any:

@@ -47,7 +47,8 @@ class CompileStats:
         """A readable summary."""
         lines = [f"{self.cache_misses} graphs compiled, {self.cache_hits} calls without a compile"]
         for record in self.compiles:
-            lines.append(f"graph {record.graph_index}: {record.recompile_reason or 'first compile'}")
+            reason = record.recompile_reason or "first compile"
+            lines.append(f"graph {record.graph_index}: {reason}")
             lines += [f"  {name}: {ms:.1f} ms" for name, ms in record.stages.items()]
         return "\n".join(lines)
 

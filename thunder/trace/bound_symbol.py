@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
+from torch.fx.node import map_aggregate
 
 from thunder.trace.source_lines import SourceLine, source_line
 from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
@@ -86,5 +87,5 @@ def _symbol(node: fx.Node) -> Symbol:
 
 def _flatten(arguments: Any) -> tuple[Any, ...]:
     flat: list[Any] = []
-    fx.node.map_aggregate(arguments, flat.append)
+    map_aggregate(arguments, flat.append)
     return tuple(flat)

@@ -57,6 +57,17 @@ def copy_graph_module(graph_module: fx.GraphModule) -> fx.GraphModule:
     return copied
 
 
+def output_values(graph: fx.Graph) -> list[Any]:
+    """Returns what a graph returns, in order: nodes, None or constants.
+
+    Args:
+        graph: A graph whose output is a tuple or list, as AOTAutograd's are.
+    """
+    values = graph.output_node().args[0]
+    assert isinstance(values, tuple | list)
+    return list(values)
+
+
 def make_graph_module(
     root: torch.nn.Module | dict[str, Any], graph: fx.Graph, class_name: str = "GraphModule"
 ) -> fx.GraphModule:

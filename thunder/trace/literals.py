@@ -67,6 +67,15 @@ def literal(value: Any, names: Names) -> str:
         value: An argument of a node: nodes, numbers, strings, dtypes, containers and so on.
         names: Collects imports and objects that have no source.
     """
+    return (
+        _scalar(value, names)
+        or _container(value, names)
+        or _callable(value, names)
+        or names.bind("constant", value)
+    )
+
+
+def _scalar(value: Any, names: Names) -> str | None:  # noqa: C901 (one flat table)
     match value:
         case fx.Node():
             return value.name
@@ -90,7 +99,7 @@ def literal(value: Any, names: Names) -> str:
             return f"slice({', '.join(literal(part, names) for part in parts)})"
         case range():
             return repr(value)
-    return _container(value, names) or _callable(value, names) or names.bind("constant", value)
+    return None
 
 
 def _container(value: Any, names: Names) -> str | None:

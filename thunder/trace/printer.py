@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from thunder.trace.liveness import last_uses
 from thunder.trace.literals import Names, literal, qualified_name
+from thunder.trace.liveness import last_uses
 from thunder.trace.source_lines import SourceLine, source_line
 from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
 from thunder.trace.tensor_spec import describe
@@ -252,10 +252,9 @@ def _unpacking(node: fx.Node) -> list[fx.Node] | None:
     """The nodes that take a fusion's outputs apart, when there is one for each output."""
     if not isinstance(node.target, FusedRegion):
         return None
-    users = sorted(node.users, key=lambda user: user.args[1] if len(user.args) > 1 else -1)
-    if [user.args[1:] for user in users] != [(index,) for index in range(len(users))]:
-        return None
-    return users or None
+    outputs = {user.args[1]: user for user in node.users if user.target is operator.getitem}
+    in_order = [outputs[index] for index in range(len(node.users)) if index in outputs]
+    return in_order if in_order and len(in_order) == len(node.users) else None
 
 
 def _value(node: fx.Node) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch.fx.graph import dtype_abbrs
+from torch.utils._dtype_abbrs import dtype_abbrs
 
 
 def describe(value: Any) -> str:

@@ -1,0 +1,176 @@
+"""Lowers an ATen graph, and goes on in a plainer way when that fails.
+
+The ways, in order: as asked for; by Inductor alone, without the user's transforms; op by op. A
+failure counts when compiling and in the first run, whose effects are undone before the next way
+is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import torch
+from torch import fx
+from torch._dynamo.exc import RestartAnalysis, SkipFrame
+
+from thunder.executors.base import AbstractFusionExecutor
+from thunder.executors.registry import get_executor
+from thunder.pipeline.first_run import Run, run_checked, take_snapshot
+from thunder.pipeline.lowering import LoweredGraph, lower_graph
+from thunder.pipeline.options import CompileOptions
+from thunder.trace.copying import copy_graph_module
+from thunder.trace.trace import Direction, TraceCtx
+
+CONTROL_FLOW = (RestartAnalysis, SkipFrame)
+"""What torch raises to start a compile over; never a failure."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Failure:
+    """A way that failed.
+
+    Attributes:
+        direction: The graph.
+        stage: `"compile"` or `"first run"`.
+        way: What was tried, in words.
+        next_way: What is tried next, in words.
+        error: What it raised.
+    """
+
+    direction: Direction
+    stage: str
+    way: str
+    next_way: str
+    error: Exception
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphRequest:
+    """An ATen graph to lower.
+
+    Attributes:
+        graph_module: The graph; it is consumed.
+        example_inputs: One fake value for each placeholder.
+        direction: Which way it runs.
+        aot_arguments: What AOTAutograd's caller handed over with it.
+    """
+
+    graph_module: fx.GraphModule
+    example_inputs: Sequence[Any]
+    direction: Direction
+    aot_arguments: Mapping[str, Any]
+
+    def lower(self, options: CompileOptions) -> LoweredGraph:
+        """Lowers the graph by one way."""
+        return lower_graph(
+            self.graph_module, self.example_inputs, self.direction, self.aot_arguments, options
+        )
+
+
+@final
+class GuardedGraph:
+    """A lowered graph with a net under its first run. Called with one list of inputs."""
+
+    def __init__(
+        self,
+        request: GraphRequest,
+        options: CompileOptions,
+        *,
+        on_lowered: Callable[[Sequence[TraceCtx]], None],
+        on_failure: Callable[[Failure], None],
+    ) -> None:
+        """Lowers the graph.
+
+        Args:
+            request: The graph.
+            options: The user's options; `on_failure="raise"` leaves one way only.
+            on_lowered: Told the traces of each way that compiled.
+            on_failure: Told each failure that another way follows.
+
+        Raises:
+            Exception: Whatever the last way raised.
+        """
+        self._boxed_call = True  # torch's mark for the one-list calling convention
+        self._ways = list(_ways(options))
+        self._pristine: GraphRequest | None = request
+        self._on_lowered = on_lowered
+        self._on_failure = on_failure
+        self._lowered = self._lower_next(None)
+        self._run: Run = self._first_run
+
+    def __call__(self, inputs: list[Any]) -> Sequence[Any]:
+        """Runs the graph."""
+        return self._run(inputs)
+
+    def _lower_next(self, failed: tuple[str, str, Exception] | None) -> LoweredGraph:
+        while True:
+            way, options = self._ways.pop(0)
+            if failed is not None:
+                self._report(failed, way)
+            request = self._pristine
+            assert request is not None
+            if self._ways:
+                request = replace(request, graph_module=copy_graph_module(request.graph_module))
+            try:
+                lowered = request.lower(options)
+            except CONTROL_FLOW:
+                raise
+            except Exception as error:  # the fence around compiling
+                if not self._ways:
+                    raise
+                failed = ("compile", way, error)
+                continue
+            self._way = way
+            self._on_lowered(lowered.traces)
+            return lowered
+
+    def _report(self, failed: tuple[str, str, Exception], next_way: str) -> None:
+        stage, way, error = failed
+        assert self._pristine is not None
+        self._on_failure(
+            Failure(
+                direction=self._pristine.direction,
+                stage=stage,
+                way=way,
+                next_way=next_way,
+                error=error,
+            )
+        )
+
+    def _first_run(self, inputs: list[Any]) -> Sequence[Any]:
+        assert self._pristine is not None
+        snapshot = take_snapshot(self._pristine.graph_module.graph, inputs) if self._ways else None
+        while True:
+            try:
+                outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:  # the fence around the first run
+                if snapshot is None or not self._ways:
+                    raise
+                inputs = snapshot.restore()
+                self._lowered = self._lower_next(("first run", self._way, error))
+                continue
+            self._run, self._pristine = self._lowered.run, None
+            return outputs
+
+
+def _ways(options: CompileOptions) -> list[tuple[str, CompileOptions]]:
+    asked = [("as asked for", options)]
+    if options.on_failure == "raise":
+        return asked
+    inductor, aten = get_executor("inductor"), get_executor("aten")
+    plain = replace(options, transforms=(), executors=(inductor, aten))
+    op_by_op = replace(options, transforms=(), executors=(aten,))
+    fuses = any(isinstance(e, AbstractFusionExecutor) for e in options.executors)
+    if fuses and _differs(options, plain):
+        asked.append(("Inductor", plain))
+    if _differs(options, op_by_op):
+        asked.append(("ATen, op by op", op_by_op))
+    return asked
+
+
+def _differs(options: CompileOptions, other: CompileOptions) -> bool:
+    return bool(options.transforms) or options.executors != other.executors

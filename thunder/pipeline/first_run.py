@@ -1,0 +1,207 @@
+"""The first run of a compiled graph: watched, checked, and undone when it fails.
+
+Later runs call the compiled code directly. What the first run costs on top is one pass over the
+outputs' metadata, copies of the inputs that the graph writes to, and keeping the inputs alive
+while it lasts (left out on CUDA when they would take a good part of the free memory).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from thunder.errors import ExecutorError
+from thunder.executors.partition import is_write
+from thunder.trace.copying import output_values
+from thunder.trace.source_lines import source_line
+from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
+from thunder.trace.tensor_spec import describe
+from thunder.trace.trace import TraceCtx
+
+_KEPT_SHARE_OF_FREE_MEMORY = 0.25
+
+Run = Callable[[list[Any]], Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What must be put back before a graph can be run again.
+
+    Attributes:
+        inputs: The inputs, in order.
+        written: For each input that the graph writes to, its position and a copy.
+        cpu_rng_state: State of the CPU generator.
+        cuda_rng_states: State of each CUDA generator in use, by device index.
+    """
+
+    inputs: tuple[Any, ...]
+    written: tuple[tuple[int, torch.Tensor], ...]
+    cpu_rng_state: torch.Tensor
+    cuda_rng_states: tuple[tuple[int, torch.Tensor], ...]
+
+    def restore(self) -> list[Any]:
+        """Puts inputs and random state back; returns the inputs."""
+        for position, copy in self.written:
+            self.inputs[position].detach().copy_(copy)
+        torch.set_rng_state(self.cpu_rng_state)
+        for device, state in self.cuda_rng_states:
+            torch.cuda.set_rng_state(state, device)
+        return list(self.inputs)
+
+
+def take_snapshot(graph: fx.Graph, inputs: Sequence[Any]) -> Snapshot | None:
+    """Keeps what a second run would need.
+
+    Args:
+        graph: The ATen graph that is about to run.
+        inputs: Its inputs.
+
+    Returns:
+        The snapshot; None where keeping the inputs alive could cost the run its memory.
+    """
+    tensors = [value for value in inputs if isinstance(value, torch.Tensor)]
+    devices = sorted({t.device.index for t in tensors if t.device.type == "cuda"})
+    if not _affordable(tensors, devices):
+        return None
+    return Snapshot(
+        inputs=tuple(inputs),
+        written=tuple((i, inputs[i].detach().clone()) for i in _written(graph)),
+        cpu_rng_state=torch.get_rng_state(),
+        cuda_rng_states=tuple((device, torch.cuda.get_rng_state(device)) for device in devices),
+    )
+
+
+def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
+    """Runs a graph for the first time.
+
+    Args:
+        trace: The execution trace.
+        run: What later runs call; called here when it is one region.
+        inputs: The graph's inputs; cleared.
+
+    Returns:
+        The graph's outputs.
+
+    Raises:
+        ExecutorError: An operator or region raised, or returned something else than the graph
+            promises; names it, its executor and the user's line.
+    """
+    whole = [node for node in trace.graph.nodes if isinstance(node.target, FusedRegion)]
+    if len(whole) == 1 and not _runs_anything_else(trace.graph):
+        try:
+            outputs = run(inputs)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise _failed(whole[0], trace, error) from error
+        _check(whole[0], trace, _values(output_values(trace.graph)), list(outputs))
+        return outputs
+    arguments = tuple(inputs)
+    inputs.clear()
+    return _CheckedInterpreter(trace).run(*arguments)
+
+
+class _CheckedInterpreter(fx.Interpreter):
+    """Runs a trace node by node and compares each result with what the graph promises."""
+
+    def __init__(self, trace: TraceCtx) -> None:
+        super().__init__(trace.graph_module, garbage_collect_values=True)
+        self.trace = trace
+        self.extra_traceback = False
+
+    def run_node(self, n: fx.Node) -> Any:
+        try:
+            result = super().run_node(n)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            raise _failed(n, self.trace, error) from error
+        if isinstance(n.target, FusedRegion | ClaimedOperator):
+            _check(n, self.trace, n.meta.get("val"), result)
+        return result
+
+
+def _affordable(tensors: Sequence[torch.Tensor], devices: Sequence[int]) -> bool:
+    for device in devices:
+        kept = sum(t.nbytes for t in tensors if t.device.index == device and t.is_cuda)
+        free, _ = torch.cuda.mem_get_info(device)
+        if kept > free * _KEPT_SHARE_OF_FREE_MEMORY:
+            return False
+    return True
+
+
+def _written(graph: fx.Graph) -> list[int]:
+    inputs = graph.find_nodes(op="placeholder")
+    writes = [node for node in graph.nodes if node.op == "call_function" and is_write(node)]
+    sources = {source for node in writes for source in node.all_input_nodes}
+    return [
+        position
+        for position, node in enumerate(inputs)
+        if node in sources and isinstance(node.meta.get("val"), torch.Tensor)
+    ]
+
+
+def _runs_anything_else(graph: fx.Graph) -> bool:
+    return any(CLAIM in node.meta and not _is_output(node) for node in graph.nodes)
+
+
+def _is_output(node: fx.Node) -> bool:
+    return bool(node.args) and isinstance(getattr(node.args[0], "target", None), FusedRegion)
+
+
+def _values(nodes: Sequence[Any]) -> list[Any]:
+    return [node.meta.get("val") if isinstance(node, fx.Node) else node for node in nodes]
+
+
+def _check(node: fx.Node, trace: TraceCtx, promised: Any, result: Any) -> None:
+    if isinstance(promised, list | tuple):
+        results = list(result) if isinstance(result, list | tuple) else [result]
+        if len(results) != len(promised):
+            raise _broken(node, trace, f"{len(promised)} outputs", f"{len(results)}")
+        for want, got in zip(promised, results, strict=True):
+            _check(node, trace, want, got)
+        return
+    if not isinstance(promised, torch.Tensor):
+        return
+    if not isinstance(result, torch.Tensor):
+        raise _broken(node, trace, describe(promised), describe(result))
+    same = result.dtype == promised.dtype and result.device == promised.device
+    if not same or not _same_shape(result.shape, promised.shape):
+        raise _broken(node, trace, describe(promised), describe(result))
+
+
+def _same_shape(shape: Sequence[int], promised: Sequence[Any]) -> bool:
+    if len(shape) != len(promised):
+        return False
+    return all(
+        size == want for size, want in zip(shape, promised, strict=True) if isinstance(want, int)
+    )
+
+
+def _failed(node: fx.Node, trace: TraceCtx, error: Exception) -> ExecutorError:
+    return ExecutorError(
+        f"{_place(node, trace)} failed when it was first run: {type(error).__name__}: {error}"
+    )
+
+
+def _broken(node: fx.Node, trace: TraceCtx, promised: str, got: str) -> ExecutorError:
+    return ExecutorError(f"{_place(node, trace)} returned {got}; the graph promises {promised}")
+
+
+def _place(node: fx.Node, trace: TraceCtx) -> str:
+    target = node.target
+    claim = node.meta.get(CLAIM)
+    executor = getattr(target, "executor", None) or getattr(claim, "executor", "aten")
+    name = getattr(target, "name", None) if isinstance(target, FusedRegion) else str(target)
+    if isinstance(target, ClaimedOperator):
+        name = f"{target.name} (for {target.operator})"
+    line = source_line(node)
+    if line is None and isinstance(target, FusedRegion):
+        lines = [source_line(inner) for inner in target.graph_module.graph.nodes]
+        line = next((found for found in lines if found is not None), None)
+    where = f", from {line}" if line else ""
+    return f"{name} of executor {executor!r} in the {trace.direction.value} graph{where}"
