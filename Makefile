@@ -12,11 +12,12 @@ PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all zoo opinfo fuzz gpu bench check format lint types imports docs coverage clean
+.PHONY: help setup demo test test-all zoo opinfo fuzz gpu check format-check lint types imports \
+        docs-check format docs coverage clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | \
-	  while IFS="$$(printf '\t')" read -r name text; do printf '  make %-10s %s\n' "$$name" "$$text"; done
+	  while IFS="$$(printf '\t')" read -r name text; do printf '  make %-13s %s\n' "$$name" "$$text"; done
 
 setup: $(READY) ## Create .venv with the pinned packages
 
@@ -47,10 +48,9 @@ fuzz: $(READY) ## Compare with eager on generated programs
 gpu: ## Run the CUDA tests with the python that is on the path
 	$(PYTHON) -m pytest tests/gpu $(ARGS)
 
-check: format-check lint types imports docs ## Check format, lint, types, import contracts and docs
+check: format-check lint types imports docs-check ## Check format, lint, types, import contracts and docs
 
-.PHONY: format-check
-format-check: $(READY)
+format-check: $(READY) ## Check the format
 	$(BIN)/ruff format --check .
 
 lint: $(READY) ## Run ruff's rules
@@ -62,7 +62,10 @@ types: $(READY) ## Run pyright
 imports: $(READY) ## Check the import contracts between the layers
 	$(BIN)/lint-imports --no-logo --no-cache
 
-docs: $(READY) ## Check README and docs: links, names, examples, generated tables
+docs: $(READY) ## Bring the generated parts of the docs up to date
+	$(BIN)/python docs/generate.py
+
+docs-check: $(READY) ## Check the docs (links, examples, generated parts) and the package's shape
 	$(PYTEST) --quiet tests/test_docs.py tests/test_architecture.py
 
 format: $(READY) ## Format the code and fix what can be fixed by itself
