@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +12,20 @@ from torch import fx
 from torch._dynamo.utils import get_metrics_context
 
 from thunder.dynamo.subgraph_info import SubgraphInfo
+from thunder.errors import FallbackWarning
+from thunder.pipeline.aot import compile_plainly
+from thunder.pipeline.fallback import CONTROL_FLOW
 from thunder.pipeline.options import CompileOptions, Contest, OnFailure, make_options
 from thunder.pipeline.region import CompiledRegion
 from thunder.pipeline.stats import CompileRecord, CompileStats
 from thunder.trace.copying import copy_graph_module
+
+
+class EntryPoint(enum.Enum):
+    """Which entry point a compiler serves; the trace helpers answer accordingly."""
+
+    THUNDERFX = "thunderfx"
+    JIT = "jit"
 
 
 class ThunderCompiler:
@@ -21,6 +33,7 @@ class ThunderCompiler:
 
     Attributes:
         options: The validated options.
+        entry_point: Which entry point it serves.
         subgraph_infos: One `SubgraphInfo` for each Dynamo graph, in the order of compiling.
 
     Example:
@@ -75,6 +88,7 @@ class ThunderCompiler:
             mode=mode,
             options=options,
         )
+        self.entry_point = EntryPoint.THUNDERFX
         self.subgraph_infos: list[SubgraphInfo] = []
         self._records: list[CompileRecord] = []
 
@@ -144,29 +158,92 @@ class _Compilation:
     ) -> tuple[SubgraphInfo, Callable[..., Any]]:
         self.reason = recompile_reason()
         original = copy_graph_module(graph_module)
+        try:
+            return self._compile_regions(graph_module, example_inputs, original)
+        except CONTROL_FLOW:
+            raise
+        except Exception as error:  # the fence around a whole graph
+            if self.options.on_failure == "raise":
+                raise
+            return self._fall_back(original, example_inputs, error)
+
+    def _compile_regions(
+        self,
+        graph_module: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        original: fx.GraphModule,
+    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
         region = CompiledRegion("thunder_0", graph_module, self.options)
         self.regions = (region,)
         region.compile(graph_module, example_inputs)
-        examples = [
-            node.meta.get("example_value") for node in original.graph.find_nodes(op="placeholder")
-        ]
         info = SubgraphInfo(
             original_graph_module=original,
             original_split_graph_module=original,
             split_graph_module=original,
             thunder_compiled_fns=(region,),
-            thunder_compiled_fns_example_inputs=(tuple(examples),),
+            thunder_compiled_fns_example_inputs=(_examples(original),),
             submodule_to_compiled_functions={region.name: region},
             split_reasons=(),
         )
         return info, region
 
+    def _fall_back(
+        self, original: fx.GraphModule, example_inputs: Sequence[Any], error: Exception
+    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
+        name, run = fall_back_whole_graph(
+            original, example_inputs, self.options.inductor_config, error
+        )
+        info = SubgraphInfo(
+            original_graph_module=original,
+            original_split_graph_module=original,
+            split_graph_module=original,
+            thunder_compiled_fns=(),
+            thunder_compiled_fns_example_inputs=(),
+            submodule_to_compiled_functions={name: run},
+            split_reasons=(),
+        )
+        return info, run
+
     def record(self) -> CompileRecord:
         return CompileRecord(
             graph_index=self.index,
             recompile_reason=self.reason,
-            stages=self.regions[0].clock.milliseconds,
+            stages=self.regions[0].clock.milliseconds if self.regions else {},
         )
+
+
+def fall_back_whole_graph(
+    original: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    inductor_config: Mapping[str, Any],
+    error: Exception,
+) -> tuple[str, Callable[..., Any]]:
+    """Compiles a graph as torch.compile would, or leaves it to eager when that fails too.
+
+    Args:
+        original: The Dynamo graph; copies of it are used.
+        example_inputs: The inputs of the call that is being compiled.
+        inductor_config: Inductor settings.
+        error: Why thunder could not take it; the warning gives it.
+
+    Returns:
+        A name for what runs the graph, and what runs it.
+    """
+    failure = f"thunder could not compile a graph: {type(error).__name__}: {error}"
+    try:
+        run = compile_plainly(copy_graph_module(original), example_inputs, inductor_config)
+    except CONTROL_FLOW:
+        raise
+    except Exception as inductor_error:  # noqa: BLE001 (the fence around a whole graph)
+        warnings.warn(
+            f"{failure}. Inductor could not either ({type(inductor_error).__name__}: "
+            f"{inductor_error}). The graph runs in eager mode.",
+            FallbackWarning,
+            stacklevel=2,
+        )
+        return "eager_0", copy_graph_module(original).forward
+    warnings.warn(f"{failure}. It goes on by Inductor.", FallbackWarning, stacklevel=2)
+    return "inductor_0", run
 
 
 def recompile_reason() -> str | None:
@@ -175,3 +252,8 @@ def recompile_reason() -> str | None:
     if not reason or "BACKEND_MATCH" in reason:  # the code was compiled for another backend
         return None
     return str(reason)
+
+
+def _examples(graph_module: fx.GraphModule) -> tuple[Any, ...]:
+    inputs = graph_module.graph.find_nodes(op="placeholder")
+    return tuple(node.meta.get("example_value") for node in inputs)

@@ -79,6 +79,26 @@ def compile_with_inductor_passes(
         )
 
 
+def compile_plainly(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    inductor_config: Mapping[str, Any],
+) -> Callable[..., Any]:
+    """Compiles a graph as `torch.compile` does, with Inductor all the way.
+
+    Args:
+        graph_module: The torch-level graph; it is consumed.
+        example_inputs: One value for each placeholder.
+        inductor_config: Inductor settings that hold while compiling.
+
+    Returns:
+        A function of the placeholders' values.
+    """
+    return compile_fx(
+        graph_module, list(example_inputs), config_patches=dict(inductor_config) or None
+    )
+
+
 def compile_op_by_op(
     graph_module: fx.GraphModule, example_inputs: Sequence[Any], compile_graph: GraphCompiler
 ) -> Callable[..., Any]:

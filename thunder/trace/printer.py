@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._python_dispatch import _disable_current_modes
 
 from thunder.trace.literals import Names, literal, qualified_name
 from thunder.trace.liveness import last_uses
@@ -31,47 +32,54 @@ class Program:
     """A printed graph.
 
     Attributes:
-        text: The whole program.
         main: The main function alone.
         names: The imports and objects that the main function refers to.
     """
 
-    text: str
     main: str
     names: Names
 
 
-def print_graph(
-    graph_module: fx.GraphModule,
-    *,
-    name: str,
-    header: Iterable[str] = (),
-    frees: bool = False,
-    boxed: bool = False,
+def print_function(
+    graph_module: fx.GraphModule, *, name: str, frees: bool = False, boxed: bool = False
 ) -> Program:
-    """Prints a graph.
+    """Prints the main function of a graph.
 
     Args:
         graph_module: The graph; `meta["val"]` or `meta["example_value"]` give the types.
-        name: Name of the main function.
-        header: Lines of comment for the top.
+        name: Name of the function.
         frees: Write `del` after the last use of each value.
-        boxed: The main function takes one list and clears it, so that inputs can be freed.
-
-    Returns:
-        The program. Objects without source (`names.objects`) that have no definition below are
-        bound to a call that raises and says what is missing.
+        boxed: The function takes one list and clears it, so that inputs can be freed.
     """
     writer = _Writer(graph_module, Names(reserved=_local_names(graph_module)))
     main = "\n".join(writer.function(name, frees=frees, boxed=boxed))
+    return Program(main=main, names=writer.names)
+
+
+def print_program(
+    graph_module: fx.GraphModule, *, name: str, header: Iterable[str] = (), frees: bool = False
+) -> str:
+    """Prints a graph as a complete program.
+
+    Args:
+        graph_module: The graph.
+        name: Name of the main function.
+        header: Lines of comment for the top.
+        frees: Write `del` after the last use of each value.
+
+    Returns:
+        The program. What has no source is marked in it as a place to fill in.
+    """
+    writer = _Writer(graph_module, Names(reserved=_local_names(graph_module)))
+    main = list(writer.function(name, frees=frees))
     definitions = list(writer.definitions())
-    lines = [f"# {line}" for line in header]
+    lines = [f"# {inert(line)}" for line in header]
     lines += [f"import {module}" for module in sorted(writer.names.modules)]
-    lines += ["", "", main]
+    lines += ["", "", *main]
     if definitions:
         lines += ["", "", "# What the names above stand for when this program is run by itself."]
         lines += definitions
-    return Program(text="\n".join(lines) + "\n", main=main, names=writer.names)
+    return "\n".join(lines) + "\n"
 
 
 class _Writer:
@@ -222,7 +230,8 @@ class _Writer:
         yield f"{name} = {written}"
 
     def _tensor(self, value: torch.Tensor) -> str:
-        data = literal(value.detach().cpu().tolist(), self.names)
+        with _disable_current_modes():  # a trace may be printed while something is being traced
+            data = literal(value.detach().cpu().tolist(), self.names)
         device = "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
         return f"torch.tensor({data}, dtype={value.dtype}{device})"
 

@@ -15,7 +15,7 @@ from typing import Any, final
 from torch import fx
 
 from thunder.trace.bound_symbol import BoundSymbol, bound_symbols
-from thunder.trace.printer import Program, print_graph
+from thunder.trace.printer import Program, print_function, print_program
 from thunder.trace.targets import FusedRegion
 
 
@@ -84,7 +84,10 @@ class TraceCtx:
         Returns:
             Python source. It runs by itself; fusion regions then run op by op.
         """
-        return self._program().text
+        header = (f"{self.direction.value}: {self.provenance.pass_name}", *self.notes)
+        return print_program(
+            self.graph_module, name=self.direction.value, header=header, frees=self.frees
+        )
 
     def __str__(self) -> str:
         """The same text as `python()`."""
@@ -129,13 +132,8 @@ class TraceCtx:
         return target
 
     def _program(self, *, boxed: bool = False) -> Program:
-        header = [f"{self.direction.value}: {self.provenance.pass_name}", *self.notes]
-        return print_graph(
-            self.graph_module,
-            name=self.direction.value,
-            header=header,
-            frees=self.frees,
-            boxed=boxed,
+        return print_function(
+            self.graph_module, name=self.direction.value, frees=self.frees, boxed=boxed
         )
 
     def _function(self, program: Program) -> Callable[..., Any]:
