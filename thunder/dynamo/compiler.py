@@ -185,7 +185,7 @@ class _Compilation:
             submodule_to_compiled_functions={region.name: region},
             split_reasons=(),
         )
-        return info, region
+        return info, region.run
 
     def _fall_back(
         self, original: fx.GraphModule, example_inputs: Sequence[Any], error: Exception

@@ -93,6 +93,7 @@ class GuardedGraph:
             Exception: Whatever the last way raised.
         """
         self._boxed_call = True  # torch's mark for the one-list calling convention
+        self.calls = 0
         self._ways = list(_ways(options))
         self._pristine: GraphRequest | None = request
         self._on_lowered = on_lowered
@@ -102,6 +103,7 @@ class GuardedGraph:
 
     def __call__(self, inputs: list[Any]) -> Sequence[Any]:
         """Runs the graph."""
+        self.calls += 1
         return self._run(inputs)
 
     def _lower_next(self, failed: tuple[str, str, Exception] | None) -> LoweredGraph:

@@ -30,7 +30,7 @@ class CompiledRegion:
             `meta["example_value"]` is a fake value.
         options: What it was compiled with.
         clock: Milliseconds by stage.
-        calls: How often it was run.
+        run: What runs it; the object itself may be called too.
         failures: Ways that failed and were replaced by a plainer one.
     """
 
@@ -46,11 +46,11 @@ class CompiledRegion:
         self.graph_module = copy_graph_module(graph_module)
         self.options = options
         self.clock = StageClock()
-        self.calls = 0
+        self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
-        self._run: Callable[..., Any] = _not_compiled
+        self.run: Callable[..., Any] = _not_compiled
 
     def compile(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
         """Compiles the region.
@@ -79,12 +79,16 @@ class CompiledRegion:
                 ),
                 *captured,
             )
-            self._run = self._compile(graph_module, example_inputs)
+            self.run = self._compile(graph_module, example_inputs)
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the compiled region."""
-        self.calls += 1
-        return self._run(*inputs)
+        return self.run(*inputs)
+
+    @property
+    def calls(self) -> int:
+        """How often it was run; counted by the graph that runs, so that a call costs no more."""
+        return sum(graph.calls for graph in self._entered)
 
     def traces(self, direction: Direction) -> list[TraceCtx]:
         """Returns the stages of one graph; the last is executed.
@@ -139,9 +143,12 @@ class CompiledRegion:
                 direction=direction,
                 aot_arguments=aot_arguments,
             )
-            return GuardedGraph(
+            graph = GuardedGraph(
                 request, self.options, on_lowered=keep, on_failure=self._warn_of_fallback
             )
+        if direction is not Direction.BACKWARD:
+            self._entered.append(graph)
+        return graph
 
     def _warn_of_fallback(self, failure: Failure) -> None:
         self.failures.append(failure)
