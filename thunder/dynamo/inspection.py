@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from thunder.dynamo.compiler import EntryPoint
-from thunder.dynamo.lookup import find_compiler
+from thunder.dynamo.lookup import get_compiler
 from thunder.dynamo.subgraph_info import SubgraphInfo
 from thunder.pipeline.region import CompiledRegion
 from thunder.pipeline.stats import CompileStats
@@ -44,7 +44,7 @@ def get_subgraph_info(f: Any) -> list[SubgraphInfo]:
           thunder_0: thunder, 1 operators, forward op by op
         nothing was split off
     """
-    compiler = find_compiler(f)
+    compiler = get_compiler(f)
     if not compiler.subgraph_infos:
         warnings.warn(
             "nothing has been compiled yet, so there is no graph to show: call the compiled "
@@ -79,7 +79,7 @@ def save_reproducer(
         NotCompiledError: `f` has not been called yet, or no `ThunderCompiler` is behind it.
         ReproducerError: The folder cannot be written.
     """
-    return find_compiler(f).save_reproducer_to_folder(
+    return get_compiler(f).save_reproducer_to_folder(
         folder, use_pytest_benchmark=use_pytest_benchmark, serialize_inputs=serialize_inputs
     )
 
@@ -128,13 +128,13 @@ def compile_stats(f: Any) -> CompileStats:
     Args:
         f: A compiled callable or a `ThunderCompiler`.
     """
-    return find_compiler(f).compile_stats()
+    return get_compiler(f).compile_stats()
 
 
 def _traces(f: Any, directions: tuple[Direction, ...]) -> list[TraceCtx]:
     if isinstance(f, CompiledRegion):
         return _stages(f, directions)
-    compiler = find_compiler(f)
+    compiler = get_compiler(f)
     if compiler.entry_point is EntryPoint.JIT:
         return _stages(compiler.regions[-1], directions) if compiler.regions else []
     executed = [_stages(region, directions)[-1:] for region in compiler.regions]

@@ -204,22 +204,24 @@ def _overloads(key: OperatorKey) -> list[torch._ops.OpOverload]:
             )
         key = found
     if isinstance(key, torch._ops.OpOverloadPacket):
-        overloads = [getattr(key, name) for name in key.overloads()]
+        found = [getattr(key, name) for name in key.overloads()]
     elif isinstance(key, torch._ops.OpOverload):
-        overloads = [key]
+        found = [key]
     else:
         raise OptionError(
             f"{key!r} is no ATen operator; use for instance torch.ops.aten.relu. "
             "A torch function or method reaches executors as the ATen operators behind it: "
             "thunder.last_traces(f)[-1] shows them"
         )
-    for overload in overloads:
-        if (
-            overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
-            and len(overloads) == 1
-        ):
-            raise OptionError(
-                f"{overload} is always decomposed before executors see the graph; register the "
-                "operators it is made of: thunder.last_traces(f)[-1] shows them"
-            )
+    # Packets list overloads of TorchScript's that the dispatcher does not know.
+    overloads = [overload for overload in found if torch._C._dispatch_has_kernel(overload.name())]
+    if all(_is_always_decomposed(overload) for overload in overloads):
+        raise OptionError(
+            f"{key} is always decomposed before executors see the graph; register the "
+            "operators it is made of: thunder.last_traces(f)[-1] shows them"
+        )
     return overloads
+
+
+def _is_always_decomposed(overload: torch._ops.OpOverload) -> bool:
+    return overload.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)

@@ -1,0 +1,122 @@
+"""What happens when compiling or the first run of a graph fails."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch import fx
+
+from thunder.dynamo.compiler import ThunderCompiler
+from thunder.errors import FallbackWarning
+from thunder.executors import AbstractFusionExecutor, OperatorExecutor, Refusal
+
+
+class Broken(AbstractFusionExecutor):
+    """Fails when compiling, when run, or returns something else than promised."""
+
+    def __init__(self, fault: str, direction: str = "") -> None:
+        self.fault = fault
+        self.direction = direction
+
+    @property
+    def name(self) -> str:
+        return "broken"
+
+    def check(self, node: fx.Node) -> Refusal | None:
+        return None
+
+    def compile(self, graph_module, example_inputs, context):
+        if self.direction not in ("", context.direction):
+            return graph_module
+        if self.fault == "compile":
+            raise RuntimeError("injected: compile")
+        if self.fault == "run":
+            return _raise
+        return _Wrong(graph_module, self.fault)
+
+
+class _Wrong:
+    def __init__(self, graph_module, fault):
+        self.graph_module, self.fault = graph_module, fault
+
+    def __call__(self, *inputs):
+        outputs = list(self.graph_module(*inputs))
+        for index, value in enumerate(outputs):
+            if isinstance(value, torch.Tensor):
+                wrong = value.double() if self.fault == "dtype" else value[..., None]
+                outputs[index] = wrong
+                break
+        return outputs
+
+
+def _raise(*inputs):
+    raise RuntimeError("injected: run")
+
+
+def function(x, buffer):
+    y = torch.sin(x) * 3
+    buffer.add_(y.detach())
+    return y + torch.rand_like(x)
+
+
+def run(f):
+    torch.manual_seed(3)
+    x = torch.linspace(0, 1, 4).requires_grad_()
+    buffer = torch.ones(4)
+    out = f(x, buffer)
+    out.sum().backward()
+    return out.detach(), x.grad, buffer, torch.rand(1)
+
+
+@pytest.mark.parametrize("direction", ["forward", "backward"])
+@pytest.mark.parametrize("fault", ["compile", "run", "dtype", "shape"])
+def test_a_failing_executor_leaves_results_as_in_eager(fault, direction):
+    expected = run(function)
+    backend = ThunderCompiler(
+        executors=[Broken(fault, direction)], options={"fallback_random": True}
+    )
+    with pytest.warns(FallbackWarning) as caught:
+        got = run(torch.compile(function, backend=backend))
+    assert len(caught) == 1
+    assert f"the {direction} graph" in str(caught[0].message)
+    torch.testing.assert_close(got, expected)
+    (failure,) = backend.regions[0].failures
+    assert failure.stage == ("compile" if fault == "compile" else "first run")
+
+
+@pytest.mark.parametrize("fault", ["run", "dtype", "shape"])
+def test_raise_names_graph_executor_and_line(fault):
+    backend = ThunderCompiler(executors=[Broken(fault)], on_failure="raise")
+    with pytest.raises(Exception, match=r"brokenFusion0 of executor 'broken'.*test_fallback") as e:
+        run(torch.compile(function, backend=backend))
+    assert "in the forward graph" in str(e.value)
+
+
+def test_a_failing_operator_is_named():
+    def bad(x):
+        raise ValueError("no")
+
+    executor = OperatorExecutor("mine", {"aten.sin": bad})
+    backend = ThunderCompiler(executors=[executor], on_failure="raise")
+    with pytest.raises(Exception, match=r"mine_sin \(for aten.sin.default\).*torch.sin\(x\) \* 3"):
+        run(torch.compile(function, backend=backend))
+
+
+def test_a_failing_transform_is_named_and_left_out():
+    def bad(graph_module):
+        raise ValueError("no")
+
+    backend = ThunderCompiler(executors=["aten"], transforms=[bad])
+    with pytest.warns(FallbackWarning, match="transform 'bad' failed"):
+        got = run(torch.compile(function, backend=backend))
+    torch.testing.assert_close(got, run(function))
+
+
+def test_nothing_is_warned_of_when_nothing_fails():
+    backend = ThunderCompiler(executors=["aten"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = run(torch.compile(function, backend=backend))
+    torch.testing.assert_close(got, run(function))
