@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import argparse
 import copy
+import itertools
 import math
 import os
+import re
 import statistics
 import sys
 import time
@@ -39,6 +41,16 @@ VOCABULARY = 128
 BATCH, LENGTH = 4, 64
 TOLERANCE = 1e-4
 """Largest relative distance from eager that passes; float32 rounding stays well below it."""
+
+KINDS = {
+    "argument": re.compile(r"    \w+,  # "),
+    "value": re.compile(r"    #   \w+: "),
+    "fused": re.compile(r"    #    "),
+    "other": re.compile(""),
+}
+"""The kinds of lines of a printed trace; the first that matches counts."""
+EXCERPT = {"argument": (3, 1), "value": (3, 1), "fused": (16, 6), "other": (30, 10)}
+"""How many lines of a long run are shown: the first, the last."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,19 +177,38 @@ def show_traces(compiled: Callable[..., object], output: Path, console: Console)
     for direction, traces in (("forward", forward), ("backward", backward)):
         for index, trace in enumerate(traces):
             trace.save(output / f"{direction}_trace_{index}.py")
-    console.print(Syntax(shorten(forward[0].python()), "python", background_color="default"))
+    excerpt = shorten(forward[0].python(), console.width)
+    console.print(Syntax(excerpt, "python", background_color="default"))
     console.print(
         f"{len(forward)} forward and {len(backward)} backward traces, whole: {output}/*_trace_*.py"
     )
 
 
-def shorten(text: str, first: int = 36, last: int = 14) -> str:
-    """Keeps the first and the last lines of a long text and says how many it left out."""
-    lines = text.splitlines()
-    left_out = len(lines) - first - last
-    if left_out <= 1:
-        return text
-    return "\n".join([*lines[:first], f"    # ... {left_out} lines more ...", *lines[-last:]])
+def shorten(program: str, width: int) -> str:
+    """Returns the main function, with long runs of lines of one kind cut short.
+
+    Args:
+        program: A printed trace: its main function comes first.
+        width: The longest line to show.
+    """
+    start = program.index("def ")
+    main_function, _, rest = program[start:].partition("\n\n\n")
+    shown: list[str] = []
+    for kind, run in itertools.groupby(main_function.splitlines(), key=_kind):
+        lines = list(run)
+        first, last = EXCERPT[kind]
+        if len(lines) > first + last + 1:
+            indent = " " * (len(lines[0]) - len(lines[0].lstrip()))
+            left_out = f"{indent}# ... {len(lines) - first - last} lines more ..."
+            lines = [*lines[:first], left_out, *lines[-last:]]
+        shown += [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
+    if rest:
+        shown.append(f"\n# ... {len(rest.splitlines())} lines more let it run by itself ...")
+    return "\n".join(shown)
+
+
+def _kind(line: str) -> str:
+    return next(kind for kind, pattern in KINDS.items() if pattern.match(line))
 
 
 def show_splits(compiled: Callable[..., object], output: Path, console: Console) -> None:

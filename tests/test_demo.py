@@ -103,12 +103,30 @@ def test_a_difference_is_the_exit_status(monkeypatch, tmp_path):
         assert demo.main() == status
 
 
-def test_shortened_text_says_what_is_missing():
-    text = "\n".join(map(str, range(100)))
-    short = demo.shorten(text, first=3, last=2).splitlines()
-    assert [*short[:3], *short[-2:]] == ["0", "1", "2", "98", "99"]
-    assert "95 lines more" in short[3]
-    assert demo.shorten("one\ntwo") == "one\ntwo"
+def test_a_shortened_trace_says_what_is_missing():
+    arguments = [f'    x{index},  # "cpu f32[2]"' for index in range(9)]
+    body = [f"    y{index} = torch.sin(x{index})" for index in range(60)]
+    program = "\n".join(
+        [
+            "import torch",
+            "",
+            "",
+            "def forward(",
+            *arguments,
+            "):",
+            *body,
+            "",
+            "",
+            "def f():",
+            "    pass",
+        ]
+    )
+    lines = demo.shorten(program, width=40).splitlines()
+    assert lines[0] == "def forward("
+    assert lines[1:6] == [*arguments[:3], "    # ... 5 lines more ...", arguments[-1]]
+    assert [*lines[6:9], *lines[-12:-2]] == ["):", *body[:2], *body[-10:]]
+    assert lines[-1] == "# ... 2 lines more let it run by itself ..."
+    assert demo.shorten(program, width=12).splitlines()[1] == "    x0,  # …"
 
 
 def test_bad_arguments_are_explained():
