@@ -129,7 +129,7 @@ def _offered(package: str) -> Iterator[tuple[str, object]]:
     module = importlib.import_module(package)
     tree = ast.parse(inspect.getsource(module))
     names = [
-        alias.asname
+        alias.name
         for node in tree.body
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
