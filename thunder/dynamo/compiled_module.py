@@ -20,6 +20,7 @@ from typing import Any, SupportsIndex, cast
 
 import torch
 from torch import fx, nn
+from torch.distributed import _composable_state
 
 from thunder.dynamo.compiler import ThunderCompiler
 from thunder.dynamo.isolation import torch_compile
@@ -58,6 +59,7 @@ def compile_module(module: nn.Module, options: DividedOptions) -> nn.Module:
     object.__setattr__(stand_in, "_compilation", compilation)
     object.__setattr__(stand_in, "__dict__", module.__dict__)
     stand_in._compiled_call_impl = compilation.compile_call()
+    _share_fsdp_state(stand_in)
     return stand_in
 
 
@@ -189,7 +191,15 @@ def _follow_class(stand_in: CompiledModule) -> bool:
     if type(stand_in) is wanted:
         return False
     _set_class(stand_in, wanted)
+    _share_fsdp_state(stand_in)
     return True
+
+
+def _share_fsdp_state(stand_in: CompiledModule) -> None:
+    """Lets FSDP2, which keeps its state by the identity of modules, know the stand-in."""
+    state = _composable_state._get_module_state(stand_in._compilation.module)
+    if state is not None and _composable_state._get_module_state(stand_in) is None:
+        _composable_state._insert_module_state(stand_in, state)
 
 
 def _stand_in_class(cls: type[nn.Module]) -> type[CompiledModule]:
