@@ -214,13 +214,21 @@ def _overloads(key: OperatorKey) -> list[torch._ops.OpOverload]:
             "thunder.last_traces(f)[-1] shows them"
         )
     # Packets list overloads of TorchScript's that the dispatcher does not know.
-    overloads = [overload for overload in found if torch._C._dispatch_has_kernel(overload.name())]
+    overloads = [
+        overload
+        for overload in found
+        if torch._C._dispatch_has_kernel(overload.name()) and not _writes_to_out(overload)
+    ]
     if all(_is_always_decomposed(overload) for overload in overloads):
         raise OptionError(
             f"{key} is always decomposed before executors see the graph; register the "
             "operators it is made of: thunder.last_traces(f)[-1] shows them"
         )
     return overloads
+
+
+def _writes_to_out(overload: torch._ops.OpOverload) -> bool:
+    return any(argument.is_out for argument in overload._schema.arguments)
 
 
 def _is_always_decomposed(overload: torch._ops.OpOverload) -> bool:
