@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from thunder.dynamo.compiler import ThunderCompiler
 from thunder.errors import OptionError
+from thunder.pipeline.aot import compile_returning_tuple
 from thunder.trace.copying import copy_graph_module
 
 
@@ -56,7 +57,7 @@ class CompiledGraphModule:
                 is_tensor = isinstance(value, torch.Tensor)
                 example = mode.from_tensor(value, static_shapes=True) if is_tensor else value
                 node.meta["example_value"] = example
-        return self._backend(graph_module, inputs)
+        return compile_returning_tuple(graph_module, inputs, self._backend)
 
     def _key(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         storages: dict[int, int] = {}

@@ -17,7 +17,8 @@ from typing import Any
 import torch
 from torch._dynamo.eval_frame import innermost_fn
 
-from thunder.dynamo.compiler import ThunderCompiler
+from thunder.dynamo.compiler import EntryPoint, ThunderCompiler
+from thunder.dynamo.graph_break import whole_function
 from thunder.dynamo.options import DividedOptions
 
 
@@ -38,7 +39,9 @@ def torch_compile(
     keywords = options.make_torch_options()
     target = function if "isolate_recompiles" in keywords else with_own_code(function)
     compiled = torch.compile(target, backend=compiler, **keywords)
-    return function if compiled is target else compiled
+    if compiled is target:
+        return function
+    return whole_function(compiled) if options.entry_point is EntryPoint.JIT else compiled
 
 
 def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

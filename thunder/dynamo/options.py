@@ -17,7 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 import torch
 from torch._inductor import config as inductor_config
 
-from thunder.dynamo.compiler import ThunderCompiler
+from thunder.dynamo.compiler import EntryPoint, ThunderCompiler
 from thunder.errors import OptionError, nearest
 
 _OF_TORCH_IN_OPTIONS = ("guard_filter_fn", "use_aoti")
@@ -41,25 +41,32 @@ class DividedOptions:
     Attributes:
         torch_compile: For `torch.compile`, without `backend`.
         compiler: For `ThunderCompiler`.
+        entry_point: Which entry point they were given to.
     """
 
     torch_compile: Mapping[str, Any] = field(default_factory=dict)
     compiler: Mapping[str, Any] = field(default_factory=dict)
+    entry_point: EntryPoint = EntryPoint.THUNDERFX
 
     def make_compiler(self) -> ThunderCompiler:
         """Returns a new compiler with these options."""
-        return ThunderCompiler(**self.compiler)
+        compiler = ThunderCompiler(**self.compiler)
+        compiler.entry_point = self.entry_point
+        return compiler
 
     def make_torch_options(self) -> dict[str, Any]:
         """Returns keywords for one call of torch.compile, which takes keys out of `options`."""
         return {k: dict(v) if k == "options" and v else v for k, v in self.torch_compile.items()}
 
 
-def divide_options(options: Mapping[str, Any]) -> DividedOptions:
+def divide_options(
+    options: Mapping[str, Any], entry_point: EntryPoint = EntryPoint.THUNDERFX
+) -> DividedOptions:
     """Divides keywords by who declares them. What both declare goes to both.
 
     Args:
         options: The keywords by name.
+        entry_point: Which entry point they were given to.
 
     Returns:
         The two shares. Where torch.compile has `isolate_recompiles` and the user is silent about
@@ -94,7 +101,9 @@ def divide_options(options: Mapping[str, Any]) -> DividedOptions:
         compiler["options"] = {
             k: v for k, v in compiler["options"].items() if k not in _OF_TORCH_IN_OPTIONS
         }
-    return DividedOptions(torch_compile=torch_compile, compiler=compiler)
+    return DividedOptions(
+        torch_compile=torch_compile, compiler=compiler, entry_point=entry_point
+    )
 
 
 def known_options() -> dict[str, Owner]:

@@ -92,11 +92,20 @@ def thunderfx(fn: Any = _OMITTED, /, **options: Any) -> Any:
     if fn is _OMITTED:
         # Wrong values are an error where they are written, not where the decorator is applied.
         divided.make_compiler()
-        return lambda function: _compile(function, divided)
-    return _compile(fn, divided)
+        return lambda function: compile_callable(function, divided)
+    return compile_callable(fn, divided)
 
 
-def _compile(fn: Any, options: DividedOptions) -> Any:
+def compile_callable(fn: Any, options: DividedOptions) -> Any:
+    """Compiles a callable with options that were divided before; see `thunderfx`.
+
+    Args:
+        fn: A function, bound method, callable object or `nn.Module`.
+        options: The keywords for torch.compile and for a new `ThunderCompiler`.
+
+    Raises:
+        NotCallableError: `fn` cannot be compiled.
+    """
     _check_callable(fn)
     if isinstance(fn, nn.Module):
         return compile_module(original_module(fn), options)

@@ -16,7 +16,7 @@ from torch import fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import default_partition
-from torch._inductor.compile_fx import compile_fx
+from torch._inductor.compile_fx import compile_fx, graph_returns_tuple, make_graph_return_tuple
 from torch._inductor.decomposition import select_decomp_table
 
 from thunder.trace.trace import Direction
@@ -123,6 +123,26 @@ def compile_op_by_op(
         partition_fn=default_partition,
         keep_inference_input_mutations=True,
     )(graph_module, list(example_inputs))
+
+
+def compile_returning_tuple(
+    graph_module: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    compile_graph_module: Callable[..., Callable[..., Any]],
+) -> Callable[..., Any]:
+    """Compiles a graph whose output may be any pytree, where `compile_graph_module` wants a tuple.
+
+    Args:
+        graph_module: The graph; its output may be changed in place.
+        example_inputs: One value for each placeholder.
+        compile_graph_module: Takes a graph module and its inputs, returns a callable.
+
+    Returns:
+        A callable that returns what the graph returned.
+    """
+    if graph_returns_tuple(graph_module):
+        return compile_graph_module(graph_module, example_inputs)
+    return make_graph_return_tuple(graph_module, example_inputs, compile_graph_module)
 
 
 def _direction(aot_arguments: Mapping[str, Any]) -> Direction:

@@ -1,0 +1,51 @@
+"""What `thunder.jit` says when Dynamo cannot capture a function as one graph."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from traceback import FrameSummary
+from typing import Any
+
+from torch._dynamo.exc import Unsupported
+
+from thunder.errors import GraphBreakError
+from thunder.trace.source_lines import relative_path
+
+
+def whole_function(compiled: Callable[..., Any]) -> Callable[..., Any]:
+    """Wraps a callable compiled with `fullgraph=True` so that its graph breaks explain themselves.
+
+    Args:
+        compiled: What torch.compile returned.
+
+    Returns:
+        A callable that raises GraphBreakError where `compiled` raises torch's `Unsupported`.
+    """
+
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return compiled(*args, **kwargs)
+        except Unsupported as error:
+            raise GraphBreakError(_explain(error)) from error
+
+    return call
+
+
+def _explain(error: Unsupported) -> str:
+    reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
+    return (
+        f"thunder.jit takes whole functions, and this one breaks the graph{_where(error)}: "
+        f"{reason}. Use thunderfx, which compiles the parts around a graph break, or take the "
+        "line out of the function"
+    )
+
+
+def _where(error: Unsupported) -> str:
+    frames: list[FrameSummary] = list(getattr(error, "real_stack", None) or ())
+    if not frames:
+        return ""
+    frame = frames[-1]
+    code = f" ({frame.line.strip()})" if frame.line else ""
+    return f" at {relative_path(frame.filename)}:{frame.lineno}{code}"
