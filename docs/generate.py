@@ -19,6 +19,7 @@ from pathlib import Path
 
 import thunder
 from thunder import errors
+from thunder.debug import tables
 from thunder.dynamo import ThunderCompiler
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -152,6 +153,9 @@ def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 PARTS: Mapping[str, Callable[[], str]] = {
     "api": api,
+    "debug-flags": tables.flags_table,
+    "debug-levels": tables.levels_table,
+    "debug-variables": tables.variables_table,
     "errors": error_table,
     "folders": folders,
     "options": options,

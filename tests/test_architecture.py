@@ -122,11 +122,13 @@ def test_facade_offers_public_documented_names(name):
 
 def test_facades_hold_no_logic():
     """Definitions have a module of their own, where a reader looks for them."""
+    lazy_names = {"__getattr__", "__dir__"}
     defining = [
         f"{name}.{node.name}"
         for name in FACADES
         for node in TREES[name].body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        if node.name not in lazy_names
     ]
     assert not defining
 
