@@ -1,0 +1,200 @@
+"""Functions that a program defines, written out so that another program can define them too.
+
+A function is written when everything that it refers to can be: other functions, modules,
+constants, the values of its closure and of its defaults. The text comes from the source file.
+"""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import textwrap
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from thunder.repro.collecting import SourceCollector
+
+WriteValue = Callable[[Any, SourceCollector], str]
+
+
+def define_function(
+    function: types.FunctionType, collector: SourceCollector, write_value: WriteValue
+) -> str | None:
+    """Defines a function in a script.
+
+    Args:
+        function: The function, or a lambda. Decorators and annotations are left out.
+        collector: Gets the definition and those of what the function refers to.
+        write_value: Writes the values that the function refers to.
+
+    Returns:
+        The name that it has in the script; None when it is not self-contained or has no source,
+        and nothing was added.
+    """
+    node = find_definition(function)
+    if node is None:
+        return None
+    name = function.__name__ if isinstance(node, ast.FunctionDef) else "function"
+    if not name.isidentifier():
+        return None
+    attempt = collector.fork()
+    if not _define_globals(function, node, attempt, write_value):
+        return None
+    _detach(node, function, attempt, write_value)
+    closure = {
+        name: write_value(cell.cell_contents, attempt)
+        for name, cell in zip(
+            function.__code__.co_freevars, function.__closure__ or (), strict=True
+        )
+    }
+    if attempt.missing != collector.missing:
+        return None
+    for candidate in (name, *(f"{name}_{count}" for count in range(1, 100))):
+        if attempt.define(candidate, _statement(node, candidate, closure)):
+            collector.take(attempt)
+            return candidate
+    return None
+
+
+def find_definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
+    """Finds the syntax tree of a function in its source file.
+
+    Args:
+        function: The function or lambda.
+
+    Returns:
+        Its node; None where there is no source, or where two lambdas of a line look alike.
+    """
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename, function.__globals__)
+    try:
+        tree = ast.parse("".join(lines))
+    except SyntaxError:
+        return None
+    found = [node for node in ast.walk(tree) if _is_definition(node, function)]
+    if len(found) > 1:
+        found = [node for node in found if _compiled(node) == code.co_code]
+    return found[0] if len(found) == 1 else None  # type: ignore[return-value]
+
+
+def _is_definition(node: ast.AST, function: types.FunctionType) -> bool:
+    code = function.__code__
+    arguments = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    match node:
+        case ast.FunctionDef(name=name, decorator_list=decorators):
+            first = min([node.lineno, *(decorator.lineno for decorator in decorators)])
+            return name == code.co_name and first == code.co_firstlineno
+        case ast.Lambda(args=args):
+            names = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+            return (
+                code.co_name == "<lambda>"
+                and node.lineno == code.co_firstlineno
+                and names == list(arguments)
+            )
+    return False
+
+
+def _compiled(node: ast.AST) -> bytes | None:
+    if not isinstance(node, ast.Lambda):
+        return None
+    whole = compile(ast.Expression(node), "<lambda>", "eval")
+    return next((c.co_code for c in whole.co_consts if isinstance(c, types.CodeType)), None)
+
+
+def _define_globals(
+    function: types.FunctionType,
+    node: ast.AST,
+    collector: SourceCollector,
+    write_value: WriteValue,
+) -> bool:
+    for name, value in _globals(function, node):
+        if value is function:
+            continue
+        if isinstance(value, types.ModuleType):
+            collector.names.modules.add(value.__name__)
+            is_plain = name == value.__name__
+            if not is_plain and not collector.define(name, f"{name} = {value.__name__}"):
+                return False
+            continue
+        before = len(collector.missing)
+        expression = write_value(value, collector)
+        if len(collector.missing) > before:
+            return False
+        if expression != name and not collector.define(name, f"{name} = {expression}"):
+            return False
+    return True
+
+
+def _globals(function: types.FunctionType, node: ast.AST) -> Iterator[tuple[str, Any]]:
+    """Yields the global names that a function reads, and their values, sorted."""
+    loaded = {
+        child.id
+        for child in ast.walk(node)
+        if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)
+    }
+    mentioned = {name for code in _codes(function.__code__) for name in code.co_names}
+    for name in sorted(loaded & mentioned):
+        if name in function.__globals__:
+            yield name, function.__globals__[name]
+
+
+def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _codes(constant)
+
+
+def _detach(
+    node: ast.FunctionDef | ast.Lambda,
+    function: types.FunctionType,
+    collector: SourceCollector,
+    write_value: WriteValue,
+) -> None:
+    """Takes decorators and annotations away, and puts values in the place of defaults."""
+
+    def written(value: Any) -> ast.expr:
+        return ast.parse(write_value(value, collector), mode="eval").body
+
+    keyword = function.__kwdefaults__ or {}
+    node.args.defaults = [written(value) for value in function.__defaults__ or ()]
+    node.args.kw_defaults = [
+        written(keyword[a.arg]) if a.arg in keyword else None for a in node.args.kwonlyargs
+    ]
+    _Unannotated().visit(node)
+
+
+def _statement(node: ast.FunctionDef | ast.Lambda, name: str, closure: dict[str, str]) -> str:
+    """Returns the definition; what was a closure gets its variables from a function around it."""
+    if isinstance(node, ast.FunctionDef):
+        node.name = name
+    text = f"{name} = {ast.unparse(node)}" if isinstance(node, ast.Lambda) else ast.unparse(node)
+    if not closure:
+        return text
+    outer = f"make_{name}"
+    values = ", ".join(f"{variable}={value}" for variable, value in closure.items())
+    body = textwrap.indent(text, "    ")
+    return (
+        f"def {outer}({', '.join(closure)}):\n{body}\n    return {name}\n\n\n"
+        f"{name} = {outer}({values})"
+    )
+
+
+class _Unannotated(ast.NodeTransformer):
+    """Takes annotations and decorators away: they name types that the script need not know."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self.generic_visit(node)
+        node.decorator_list, node.returns = [], None
+        return node
+
+    def visit_arg(self, node: ast.arg) -> ast.AST:
+        node.annotation = None
+        return node
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        self.generic_visit(node)
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        return ast.copy_location(ast.Assign(targets=[node.target], value=node.value), node)

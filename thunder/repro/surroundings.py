@@ -1,0 +1,86 @@
+"""What was set around a call when its graph was captured: modes, global settings, configuration.
+
+Recorded because a graph does not show it: an autocast region that the caller entered, gradients
+that are off, another default dtype, a changed setting of Inductor.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import torch
+from torch._dynamo import config as dynamo_config
+from torch._functorch import config as functorch_config
+from torch._inductor import config as inductor_config
+
+_CONFIGS = {
+    "torch._dynamo.config": dynamo_config,
+    "torch._functorch.config": functorch_config,
+    "torch._inductor.config": inductor_config,
+}
+_AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
+_PATH = re.compile(r"['\"]/|\\\\")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Surroundings:
+    """Modes and settings that differ from torch's defaults.
+
+    Attributes:
+        contexts: Context managers to call the graph in, as expressions.
+        settings: Statements that make the global settings.
+        imports: Import statements that the settings need.
+        gradients: Whether gradients were recorded.
+    """
+
+    contexts: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
+    gradients: bool = True
+
+
+def record_surroundings() -> Surroundings:
+    """Records the modes and settings of this moment.
+
+    Returns:
+        The record. Settings that hold absolute paths are left out: they name this machine.
+
+    Example:
+        >>> import torch
+        >>> with torch.autocast("cpu", dtype=torch.bfloat16):
+        ...     record_surroundings().contexts
+        ('torch.autocast("cpu", dtype=torch.bfloat16)',)
+    """
+    settings, imports = [], []
+    if torch.get_default_dtype() is not torch.float32:
+        settings.append(f"torch.set_default_dtype({torch.get_default_dtype()})")
+    if (precision := torch.get_float32_matmul_precision()) != "highest":
+        settings.append(f'torch.set_float32_matmul_precision("{precision}")')
+    if torch.are_deterministic_algorithms_enabled():
+        warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+        settings.append(f"torch.use_deterministic_algorithms(True, warn_only={warn_only})")
+    for name, config in _CONFIGS.items():
+        changed = [line for line in config.codegen_config().splitlines() if not _PATH.search(line)]
+        settings += changed
+        imports += [f"import {name}"] if changed else []
+    return Surroundings(
+        contexts=tuple(_contexts()),
+        settings=tuple(settings),
+        imports=tuple(imports),
+        gradients=torch.is_grad_enabled(),
+    )
+
+
+def _contexts() -> list[str]:
+    contexts = []
+    if torch.is_inference_mode_enabled():
+        contexts.append("torch.inference_mode()")
+    elif not torch.is_grad_enabled():
+        contexts.append("torch.no_grad()")
+    for device in _AUTOCAST_DEVICES:
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            cache = "" if torch.is_autocast_cache_enabled() else ", cache_enabled=False"
+            contexts.append(f'torch.autocast("{device}", dtype={dtype}{cache})')
+    return contexts
