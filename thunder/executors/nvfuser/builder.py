@@ -1,0 +1,410 @@
+"""Records a fusion. Lowerings say what to compute; this module keeps dtypes and shapes right.
+
+Every operator is recorded with operands of one dtype, so that its result dtype never depends on
+nvFuser's promotion rules. Shape operators are in `layout.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from thunder.executors.nvfuser.definition import (
+    Call,
+    Constant,
+    Definition,
+    Literal,
+    Number,
+    Operand,
+    ScalarInput,
+    ScalarValue,
+    SizeArgument,
+    TensorInput,
+    TensorValue,
+)
+from thunder.executors.nvfuser.descriptors import Descriptor
+from thunder.executors.nvfuser.dtypes import LOW_PRECISION, compute_dtype, rounded
+from thunder.executors.nvfuser.sizes import (
+    Shape,
+    broadcast,
+    concrete_shape,
+    count,
+    normalized,
+    same_shape,
+)
+
+LAYOUT_OPERATORS = frozenset(
+    {"broadcast", "broadcast_in_dim", "cast", "permute", "reshape", "slice", "squeeze"}
+    | {"stride_order"}
+)
+"""Operators through which nvFuser may return memory of its inputs."""
+
+
+class Builder:
+    """A fusion in the making.
+
+    Attributes:
+        result: The fake value of the ATen node that is being lowered: a tensor, or a tuple of
+            tensors (None for those that were not asked for).
+        origin: The name of that node.
+    """
+
+    def __init__(self) -> None:
+        """Starts with nothing."""
+        self.result: Any = None
+        self.origin = ""
+        self._inputs: list[TensorInput | ScalarInput] = []
+        self._calls: list[Call] = []
+        self._outputs: list[TensorValue] = []
+        self._names = 0
+        self._converted: dict[tuple[Any, torch.dtype | str], TensorValue] = {}
+
+    # -- the frame -------------------------------------------------------------------------------
+
+    def tensor_input(
+        self, fake: torch.Tensor, sizes: tuple[int, ...], layout: Descriptor, position: int
+    ) -> TensorValue:
+        """Adds an input tensor.
+
+        Args:
+            fake: What the graph knows of it.
+            sizes: Its sizes, -1 where symbolic.
+            layout: Its strides in nvFuser's terms.
+            position: Which of the region's placeholders it is.
+        """
+        value = self._tensor(fake.dtype, concrete_shape(fake.shape), exact=True)
+        self._inputs.append(
+            TensorInput(
+                value=value,
+                position=position,
+                sizes=sizes,
+                contiguity=layout.contiguity,
+                stride_order=layout.stride_order,
+                is_cpu=fake.device.type == "cpu" and fake.ndim == 0,
+            )
+        )
+        return value
+
+    def scalar_input(self, position: int) -> ScalarValue:
+        """Adds an integer that is known when the fusion runs."""
+        value = ScalarValue(name=self._name("s"), dtype=torch.int64)
+        self._inputs.append(ScalarInput(value=value, position=position))
+        return value
+
+    def output(self, value: TensorValue) -> None:
+        """Adds an output."""
+        self._outputs.append(value)
+
+    def definition(self) -> Definition:
+        """Returns what was recorded."""
+        return Definition(
+            inputs=tuple(self._inputs), calls=tuple(self._calls), outputs=tuple(self._outputs)
+        )
+
+    @property
+    def is_row_major(self) -> bool:
+        """Whether nothing so far could make nvFuser choose another order of dimensions."""
+        permuted = any(call.operator == "permute" for call in self._calls)
+        return not permuted and all(
+            list(entry.stride_order) == list(reversed(range(len(entry.stride_order))))
+            for entry in self._inputs
+            if isinstance(entry, TensorInput)
+        )
+
+    def shares_memory(self, value: TensorValue) -> bool:
+        """Whether nvFuser might return `value` as a view of an input or of another output."""
+        root = self._root(value)
+        taken = [entry.value for entry in self._inputs]
+        taken += [self._root(output) for output in self._outputs]
+        return any(root is other or root.name == other.name for other in taken)
+
+    def _root(self, value: Any) -> Any:
+        producers = {result.name: call for call in self._calls for result in call.results}
+        while (call := producers.get(value.name)) and call.operator in LAYOUT_OPERATORS:
+            value = call.arguments[0]
+        return value
+
+    def emit(
+        self,
+        operator: str,
+        *arguments: Any,
+        dtype: torch.dtype,
+        shape: Sequence[Any],
+        exact: bool = False,
+        **keywords: Any,
+    ) -> TensorValue:
+        """Records a call that returns one tensor.
+
+        Args:
+            operator: Name in nvFuser's `ops`.
+            *arguments: As nvFuser takes them.
+            dtype: Dtype of the result, which building verifies.
+            shape: Sizes of the result.
+            exact: Whether the result's elements are known to be values of its logical dtype.
+            **keywords: As nvFuser takes them.
+        """
+        (value,) = self.emit_all(
+            operator, *arguments, dtype=dtype, shapes=[shape], exact=exact, **keywords
+        )
+        return value
+
+    def emit_all(
+        self,
+        operator: str,
+        *arguments: Any,
+        dtype: torch.dtype,
+        shapes: Sequence[Sequence[Any]],
+        exact: bool = False,
+        **keywords: Any,
+    ) -> tuple[TensorValue, ...]:
+        """Records a call that returns several tensors of one dtype."""
+        results = tuple(self._tensor(dtype, tuple(shape), exact=exact) for shape in shapes)
+        self._record(operator, arguments, keywords, results)
+        return results
+
+    def emit_scalar(self, operator: str, *arguments: Any) -> ScalarValue:
+        """Records a call that returns an integer."""
+        value = ScalarValue(name=self._name("s"), dtype=torch.int64)
+        self._record(operator, arguments, {}, (value,))
+        return value
+
+    def _record(
+        self, operator: str, arguments: Any, keywords: dict[str, Any], results: tuple[Any, ...]
+    ) -> None:
+        self._calls.append(
+            Call(
+                operator=operator,
+                arguments=arguments,
+                keywords=keywords,
+                results=results,
+                origin=self.origin,
+            )
+        )
+
+    def _tensor(self, dtype: torch.dtype, shape: Shape, *, exact: bool) -> TensorValue:
+        return TensorValue(
+            name=self._name("t"),
+            dtype=dtype,
+            logical=dtype,
+            shape=shape,
+            exact=exact or dtype in LOW_PRECISION,
+        )
+
+    def _name(self, stem: str) -> str:
+        self._names += 1
+        return f"{stem}{self._names - 1}"
+
+    # -- dtypes ----------------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which the node's (first) result is computed."""
+        first = self.result[0] if isinstance(self.result, tuple | list) else self.result
+        return compute_dtype(first.dtype)
+
+    def held(self, value: Operand, dtype: torch.dtype) -> TensorValue:
+        """Returns a tensor held in `dtype`, casting or making it where needed."""
+        if isinstance(value, Constant):
+            return self._filled(value, dtype)
+        if not isinstance(value, TensorValue):
+            number = value if isinstance(value, ScalarValue) else Literal(number=value, dtype=dtype)
+            return self.emit("full", [], number, dtype, dtype=dtype, shape=())
+        if value.dtype == dtype:
+            return value
+        key = (value.name, dtype)
+        if key not in self._converted:
+            self._converted[key] = self._cast(value, dtype)
+        return self._converted[key]
+
+    def _cast(self, value: TensorValue, dtype: torch.dtype) -> TensorValue:
+        if dtype is torch.bool:
+            value = self.held(value, compute_dtype(value.dtype))
+            number = Literal(number=0, dtype=value.dtype)
+            return self.emit("ne", value, number, dtype=dtype, shape=value.shape)
+        cast = self.emit("cast", value, dtype, dtype=dtype, shape=value.shape)
+        raised = value.exact and value.dtype in LOW_PRECISION and dtype is torch.float32
+        return replace(cast, logical=value.logical, exact=True) if raised else cast
+
+    def _filled(self, value: Constant, dtype: torch.dtype) -> TensorValue:
+        key = (value, dtype)
+        if key not in self._converted:
+            number = Literal(number=rounded(value.number, dtype), dtype=dtype)
+            filled = self.emit(
+                "full", list(value.sizes), number, dtype, dtype=dtype, shape=value.shape, exact=True
+            )
+            self._converted[key] = replace(filled, logical=value.dtype)
+        return self._converted[key]
+
+    def exact(self, value: Operand) -> Operand:
+        """Rounds a low-precision value that is held in float32 to its own dtype, once.
+
+        Operators whose result jumps need this to agree with eager.
+        """
+        if not isinstance(value, TensorValue) or value.exact:
+            return value
+        if value.logical not in LOW_PRECISION or value.dtype is not torch.float32:
+            return value
+        key = (value.name, f"exact {value.logical}")
+        if key not in self._converted:
+            low = self.held(value, value.logical)
+            high = self._cast(low, torch.float32)
+            self._converted[key] = replace(high, logical=value.logical, exact=True)
+        return self._converted[key]
+
+    def promoted(self, left: Operand, right: Operand) -> torch.dtype:
+        """Returns the dtype that ATen promotes two operands to."""
+        return torch.result_type(_stand_in(left), _stand_in(right))
+
+    # -- operators -------------------------------------------------------------------------------
+
+    def unary(
+        self, operator: str, value: Operand, *, dtype: torch.dtype | None = None
+    ) -> TensorValue:
+        """Records `operator(value)` computed in `dtype` (the node's own when None)."""
+        held = self.held(value, dtype or self.dtype)
+        return self.emit(operator, held, dtype=held.dtype, shape=held.shape)
+
+    def binary(
+        self, operator: str, left: Operand, right: Operand, *, dtype: torch.dtype | None = None
+    ) -> TensorValue:
+        """Records `operator(left, right)` computed in `dtype` (the node's own when None)."""
+        return self.elementwise(operator, left, right, dtype=dtype or self.dtype)
+
+    def compare(self, operator: str, left: Operand, right: Operand) -> TensorValue:
+        """Records a comparison in the dtype that ATen promotes the operands to."""
+        dtype = self.promoted(left, right)
+        left, right = (
+            value
+            if isinstance(value, TensorValue | ScalarValue | Constant)
+            else rounded(value, dtype)
+            for value in (self.exact(left), self.exact(right))
+        )
+        return self.elementwise(
+            operator, left, right, dtype=compute_dtype(dtype), result=torch.bool
+        )
+
+    def where(
+        self, condition: Operand, left: Operand, right: Operand, *, dtype: torch.dtype | None = None
+    ) -> TensorValue:
+        """Records a choice between `left` and `right`, computed in `dtype`."""
+        dtype = dtype or self.dtype
+        chosen = self.held(condition, torch.bool)
+        shape = broadcast(*map(shape_of, (chosen, left, right)))
+        operands = self._arguments((left, right), dtype, shape, beside=[chosen])
+        return self.emit("where", chosen, *operands, dtype=dtype, shape=shape)
+
+    def elementwise(
+        self,
+        operator: str,
+        *values: Operand,
+        dtype: torch.dtype,
+        result: torch.dtype | None = None,
+    ) -> TensorValue:
+        """Records an operator whose operands are all brought to `dtype`.
+
+        Args:
+            operator: Name in nvFuser's `ops`.
+            *values: The operands; those that are one number stay numbers where they can.
+            dtype: Dtype of the operands.
+            result: Dtype of the result when it is another one.
+        """
+        shape = broadcast(*map(shape_of, values))
+        arguments = self._arguments(values, dtype, shape)
+        return self.emit(operator, *arguments, dtype=result or dtype, shape=shape)
+
+    def _arguments(
+        self,
+        values: Sequence[Operand],
+        dtype: torch.dtype,
+        shape: Shape,
+        beside: Sequence[TensorValue] = (),
+    ) -> list[TensorValue | ScalarValue | Literal]:
+        tensors = [*beside, *(value for value in values if isinstance(value, TensorValue))]
+        spanned = bool(tensors) and same_shape(broadcast(*map(shape_of, tensors)), shape)
+        arguments: list[TensorValue | ScalarValue | Literal] = []
+        for value in values:
+            if isinstance(value, TensorValue) or (isinstance(value, Constant) and not spanned):
+                arguments.append(self.held(value, dtype))
+            elif isinstance(value, ScalarValue):
+                arguments.append(value)
+            else:
+                number = value.number if isinstance(value, Constant) else value
+                arguments.append(Literal(number=rounded(number, dtype), dtype=dtype))
+        return arguments
+
+    # -- reductions ------------------------------------------------------------------------------
+
+    def reduce(
+        self, operator: str, value: TensorValue, dims: int | Sequence[int] | None, keepdim: bool
+    ) -> TensorValue:
+        """Records `sum`, `prod`, `max` or `min` over `dims`, in the dtype that `value` has."""
+        rank = len(value.shape)
+        listed = normalized(dims, rank)
+        if not listed:  # a zero-dimensional tensor; a new value, lest an input becomes an output
+            return self.binary("mul", value, 1, dtype=value.dtype)
+        return self.emit(
+            operator,
+            value,
+            listed,
+            keepdim,
+            dtype=value.dtype,
+            shape=reduced_shape(value.shape, listed, keepdim),
+        )
+
+    def var_mean(
+        self, value: TensorValue, dims: int | Sequence[int] | None, correction: int, keepdim: bool
+    ) -> tuple[TensorValue, TensorValue]:
+        """Records the variance and the mean over `dims`."""
+        listed = normalized(dims, len(value.shape))
+        shape = reduced_shape(value.shape, listed, keepdim)
+        variance, mean = self.emit_all(
+            "var_mean", value, listed, correction, keepdim, dtype=value.dtype, shapes=[shape, shape]
+        )
+        return variance, mean
+
+    def divided_by_count(
+        self, value: TensorValue, shape: Shape, dims: Sequence[int]
+    ) -> TensorValue:
+        """Divides a sum over `dims` of a tensor of `shape` by the number of its elements."""
+        number = count(shape, dims)
+        assert number is not None, "checks keep symbolic counts away"
+        return self.binary("mul", value, 1 / number if number else float("inf"), dtype=value.dtype)
+
+
+def reduced_shape(shape: Shape, dims: Sequence[int], keepdim: bool) -> Shape:
+    """Returns the shape after a reduction over `dims`."""
+    if keepdim:
+        return tuple(1 if dim in dims else size for dim, size in enumerate(shape))
+    return tuple(size for dim, size in enumerate(shape) if dim not in dims)
+
+
+def shape_of(value: Operand) -> Shape:
+    """Returns the sizes of an operand, none for a number."""
+    return value.shape if isinstance(value, TensorValue | Constant) else ()
+
+
+def _stand_in(value: Operand) -> torch.Tensor | Number:
+    match value:
+        case TensorValue():
+            return _empty(value.logical, len(value.shape) > 0)
+        case Constant():
+            return _empty(value.dtype, len(value.shape) > 0)
+        case ScalarValue():
+            return 1
+    return value
+
+
+@functools.cache
+def _empty(dtype: torch.dtype, has_dimensions: bool) -> torch.Tensor:
+    # Tracing modes that are active during a compilation must not see this tensor.
+    with torch.utils._python_dispatch._disable_current_modes():
+        return torch.empty((1,) * has_dimensions, dtype=dtype, device="meta")
+
+
+def as_sizes(shape: Sequence[Any]) -> list[SizeArgument]:
+    """Returns a shape argument of an ATen call as nvFuser takes it."""
+    return [size if isinstance(size, int | ScalarValue) else int(size) for size in shape]

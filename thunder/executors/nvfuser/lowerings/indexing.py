@@ -1,0 +1,181 @@
+"""Lookups by index.
+
+nvFuser reads wherever an index points. Every index is therefore brought into range first, and
+what an index out of range would have picked is NaN; ATen stops the process there instead.
+Tables of integers cannot show that and are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from thunder.executors.nvfuser import layout
+from thunder.executors.nvfuser.builder import Builder, shape_of
+from thunder.executors.nvfuser.definition import Operand, TensorValue
+from thunder.executors.nvfuser.dtypes import INTEGERS, compute_dtype
+from thunder.executors.nvfuser.lowering import Kind, Lowering
+from thunder.executors.nvfuser.sizes import all_concrete, concrete
+
+
+def _in_range(builder: Builder, index: TensorValue, size: int) -> tuple[TensorValue, TensorValue]:
+    """Returns the index with 0 where it is out of range, and where it is in range."""
+    below, above = builder.compare("ge", index, 0), builder.compare("lt", index, size)
+    good = builder.elementwise("logical_and", below, above, dtype=torch.bool)
+    return builder.where(good, index, 0, dtype=index.dtype), good
+
+
+def _poisoned(builder: Builder, picked: TensorValue, good: Operand) -> TensorValue:
+    compute = compute_dtype(picked.dtype)
+    result = builder.where(good, picked, float("nan"), dtype=compute)
+    return replace(result, logical=picked.logical, exact=True)
+
+
+def look_up(builder: Builder, table: Operand, index: Operand, dim: int) -> TensorValue:
+    """Picks slices of `table` along `dim`; the dimensions of `index` take the place of `dim`."""
+    source = layout.stored(builder, table)
+    places = layout.tensor(builder, index)
+    flat_shape = (_numel(places.shape),)
+    flat = layout.reshape(builder, places, flat_shape, [-1])
+    assert isinstance(flat, TensorValue)
+    safe, good = _in_range(builder, flat, concrete(source.shape[dim]) or 0)
+    before, after = source.shape[:dim], source.shape[dim + 1 :]
+    picked = builder.emit(
+        "index_select",
+        source,
+        safe,
+        dim,
+        dtype=source.dtype,
+        shape=(*before, *flat_shape, *after),
+        exact=source.exact,
+    )
+    spread = layout.unsqueeze(builder, good, list(range(1, len(after) + 1)))
+    result = _poisoned(builder, replace(picked, logical=source.logical), spread)
+    shape = (*before, *places.shape, *after)
+    if len(places.shape) == 1:
+        return result
+    reshaped = layout.reshape(builder, result, shape, [int(size) for size in shape])
+    return layout.tensor(builder, reshaped)
+
+
+def _numel(shape: Sequence[Any]) -> int:
+    total = 1
+    for size in shape:
+        total *= concrete(size) or 0
+    return total
+
+
+def embedding(
+    builder: Builder,
+    weight: Operand,
+    indices: Operand,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> TensorValue:
+    """Picks rows of a matrix; the options only matter to the backward."""
+    return look_up(builder, weight, indices, 0)
+
+
+def index_select(builder: Builder, self: Operand, dim: int, index: Operand) -> TensorValue:
+    """Picks slices along a dimension."""
+    return look_up(builder, self, index, dim % len(shape_of(self)))
+
+
+def index_tensor(builder: Builder, self: Operand, indices: Sequence[Operand | None]) -> TensorValue:
+    """Picks slices along the one dimension that has an index; negative ones count from the end."""
+    ((dim, index),) = [(dim, index) for dim, index in enumerate(indices) if index is not None]
+    places = layout.tensor(builder, index)
+    size = concrete(shape_of(self)[dim]) or 0
+    negative = builder.compare("lt", places, 0)
+    wrapped = builder.binary("add", places, size, dtype=places.dtype)
+    places = builder.where(negative, wrapped, places, dtype=places.dtype)
+    return look_up(builder, self, places, dim)
+
+
+def gather(
+    builder: Builder, self: Operand, dim: int, index: Operand, sparse_grad: bool = False
+) -> TensorValue:
+    """Picks one element along `dim` for each element of `index`."""
+    source = layout.stored(builder, self)
+    return pick(builder, source, dim % len(source.shape), layout.tensor(builder, index))
+
+
+def pick(builder: Builder, source: TensorValue, dim: int, index: TensorValue) -> TensorValue:
+    """Is `gather` on values; sizes must agree in the other dimensions."""
+    safe, good = _in_range(builder, index, concrete(source.shape[dim]) or 0)
+    picked = builder.emit(
+        "take_along_axis",
+        source,
+        safe,
+        dim,
+        dtype=source.dtype,
+        shape=index.shape,
+        exact=source.exact,
+    )
+    return _poisoned(builder, replace(picked, logical=source.logical), good)
+
+
+def _refuse_table(table: torch.Tensor, index: torch.Tensor) -> str | None:
+    if not table.dtype.is_floating_point:
+        return "an index out of range would go unnoticed in a table of integers"
+    if index.dtype not in INTEGERS:
+        return f"its index has dtype {index.dtype}"
+    if not (all_concrete(table.shape) and all_concrete(index.shape)):
+        return "it looks up in symbolic shapes"
+    if table.ndim == 0 or index.ndim == 0:
+        return "its table or its index is a single number"
+    return None
+
+
+def _refuse_embedding(
+    result: torch.Tensor, weight: torch.Tensor, indices: torch.Tensor, *_: Any, **__: Any
+) -> str | None:
+    return _refuse_table(weight, indices)
+
+
+def _refuse_index_select(
+    result: torch.Tensor, self: torch.Tensor, dim: int, index: torch.Tensor
+) -> str | None:
+    return _refuse_table(self, index)
+
+
+def _refuse_index(
+    result: torch.Tensor, self: torch.Tensor, indices: Sequence[torch.Tensor | None]
+) -> str | None:
+    given = [index for index in indices if index is not None]
+    if len(given) != 1:
+        return "it has indices for several dimensions"
+    return _refuse_table(self, given[0])
+
+
+def _refuse_gather(
+    result: torch.Tensor, self: torch.Tensor, dim: int, index: torch.Tensor, **_: Any
+) -> str | None:
+    refusal = _refuse_table(self, index)
+    if refusal is not None:
+        return refusal
+    dim %= self.ndim
+    if any(
+        left != right
+        for place, (left, right) in enumerate(zip(self.shape, index.shape, strict=True))
+        if place != dim
+    ):
+        return "its index covers only a part of the other dimensions"
+    return None
+
+
+def _entry(lower: Callable[..., Any], refuse: Callable[..., str | None]) -> Lowering:
+    return Lowering(lower=lower, kind=Kind.MOVEMENT, refuse=refuse)
+
+
+LOWERINGS: dict[str, Lowering] = {
+    "aten.embedding.default": _entry(embedding, _refuse_embedding),
+    "aten.index_select.default": _entry(index_select, _refuse_index_select),
+    "aten.index.Tensor": _entry(index_tensor, _refuse_index),
+    "aten._unsafe_index.Tensor": _entry(index_tensor, _refuse_index),
+    "aten.gather.default": _entry(gather, _refuse_gather),
+}

@@ -1,0 +1,93 @@
+"""The table of supported operators, put together from the families in `lowerings/`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import fx
+
+from thunder.executors.nvfuser.lowering import Kind, Lowering
+from thunder.executors.nvfuser.lowerings import (
+    activations,
+    casts,
+    comparisons,
+    factories,
+    indexing,
+    joining,
+    losses,
+    matmul,
+    normalization,
+    pointwise,
+    random,
+    reductions,
+    shapes,
+    softmax,
+)
+
+FAMILIES: Mapping[str, Mapping[str, Lowering]] = {
+    "activations": activations.LOWERINGS,
+    "casts": casts.LOWERINGS,
+    "comparisons": comparisons.LOWERINGS,
+    "factories": factories.LOWERINGS,
+    "indexing": indexing.LOWERINGS,
+    "joining": joining.LOWERINGS,
+    "losses": losses.LOWERINGS,
+    "normalization": normalization.LOWERINGS,
+    "pointwise": pointwise.LOWERINGS,
+    "random": random.LOWERINGS,
+    "reductions": reductions.LOWERINGS,
+    "shapes": shapes.LOWERINGS,
+    "softmax": softmax.LOWERINGS,
+}
+"""Family name to table; matrix products are apart because they are taken on request only."""
+
+MATRIX_PRODUCTS: Mapping[str, Lowering] = matmul.LOWERINGS
+
+LOWERINGS: Mapping[str, Lowering] = {
+    name: lowering
+    for table in (*FAMILIES.values(), MATRIX_PRODUCTS)
+    for name, lowering in table.items()
+}
+"""Every lowering by the name of its operator, such as `"aten.add.Tensor"`."""
+
+assert len(LOWERINGS) == sum(map(len, FAMILIES.values())) + len(MATRIX_PRODUCTS), "listed twice"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupportedOperator:
+    """A row of the table of supported operators.
+
+    Attributes:
+        name: The ATen operator, such as `"aten.add.Tensor"`.
+        family: The module in `lowerings/` that translates it.
+        kind: What it does to data.
+        by_default: Whether the executor takes it without being asked.
+    """
+
+    name: str
+    family: str
+    kind: Kind
+    by_default: bool
+
+
+def supported_operators() -> tuple[SupportedOperator, ...]:
+    """Returns the supported operators by family and name.
+
+    Example:
+        >>> [row.name for row in supported_operators() if row.family == "random"]
+        ['prims.inductor_random.default']
+    """
+    families = {**FAMILIES, "matmul": MATRIX_PRODUCTS}
+    return tuple(
+        SupportedOperator(
+            name=name, family=family, kind=table[name].kind, by_default=family != "matmul"
+        )
+        for family, table in sorted(families.items())
+        for name in sorted(table)
+    )
+
+
+def lowering_of(node: fx.Node) -> Lowering | None:
+    """Returns the lowering of a node, or None when its operator is not in the table."""
+    return LOWERINGS.get(str(node.target)) if node.op == "call_function" else None
