@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -9,7 +11,7 @@ from torch import nn
 from thunder.dynamo.backend import shared_compiler, thunder_backend
 from thunder.dynamo.lookup import get_compiler
 
-ATEN = {"executors": ["aten"]}
+ATEN: dict[str, Any] = {"executors": ["aten"]}
 X = torch.linspace(-1, 1, 4)
 
 
@@ -69,7 +71,7 @@ def test_mode_reaches_the_compiler():
 
 
 def test_an_unknown_option_is_named():
-    compiled = torch.compile(double_sine, backend="thunder", options={"executor": ["aten"]})
+    compiled = torch.compile(double_sine, backend="thunder", options={"executor": "aten"})
     with pytest.raises(Exception, match="executor"):
         compiled(X)
 

@@ -9,12 +9,16 @@ the compilation is kept in a slot beside the shared `__dict__`. The module itsel
 A call runs torch's own `Module._call_impl`: hooks, whenever registered and on whichever side, run
 once each, around the compiled `forward`, as with `torch.compile(module)`. Inside the compiled
 code `self` is the original module. What is compiled, with which options, is decided elsewhere.
+
+Where a class has a `__call__` of its own, or an instance a `forward`, the whole call is compiled,
+as `torch.compile(module)` does.
 """
 
 from __future__ import annotations
 
 import abc
 import copy
+import types
 from collections.abc import Callable
 from typing import Any, SupportsIndex, cast
 
@@ -58,7 +62,8 @@ def compile_module(module: nn.Module, options: DividedOptions) -> nn.Module:
     stand_in = object.__new__(_stand_in_class(type(module)))
     object.__setattr__(stand_in, "_compilation", compilation)
     object.__setattr__(stand_in, "__dict__", module.__dict__)
-    stand_in._compiled_call_impl = compilation.compile_call()
+    plain = _has_plain_call(type(module))
+    object.__setattr__(stand_in, "_compiled_call_impl", None if plain else compilation.call())
     _share_fsdp_state(stand_in)
     return stand_in
 
@@ -66,33 +71,33 @@ def compile_module(module: nn.Module, options: DividedOptions) -> nn.Module:
 class _Compilation:
     """What a stand-in keeps apart from the attributes that it shares with its module."""
 
-    __slots__ = ("compiled", "compiler", "module", "options", "source")
+    __slots__ = ("_call", "_forward", "_source", "compiler", "module", "options")
 
     def __init__(self, module: nn.Module, options: DividedOptions) -> None:
         self.module = module
         self.options = options
         self.compiler = options.make_compiler()
-        self.source: Callable[..., Any] = module.forward
-        self.compiled = self._compile(self.source)
+        self._source: Callable[..., Any] = module.forward
+        self._forward = self._compile(self._source)
+        self._call: Callable[..., Any] | None = None
 
     @property
     def is_switched_off(self) -> bool:
-        return self.compiled is self.source
+        return self._forward is self._source
 
     def forward(self) -> Callable[..., Any]:
         """Returns the compiled form of what is the module's `forward` now."""
         source = self.module.forward
-        if source != self.source:
-            self.compiled = self._compile(source)
-            self.source = source
-        return self.compiled
+        if source != self._source:
+            self._forward = self._compile(source)
+            self._source = source
+        return self._forward
 
-    def compile_call(self) -> Callable[..., Any] | None:
-        """Compiles a `__call__` that does more than run hooks and `forward`; None for others."""
-        cls = type(self.module)
-        if cls.__call__ is nn.Module.__call__ and cls._call_impl is nn.Module._call_impl:
-            return None
-        return self._compile(self.module.__call__)
+    def call(self) -> Callable[..., Any]:
+        """Returns the compiled form of the whole call, hooks included."""
+        if self._call is None:
+            self._call = self._compile(self.module.__call__)
+        return self._call
 
     def _compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
         return torch_compile(function, self.compiler, self.options)
@@ -133,12 +138,17 @@ class CompiledModule(nn.Module):
             return compilation.module(*args, **kwargs)
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
+        if "forward" in self.__dict__:
+            return compilation.call()(*args, **kwargs)
         return self._call_impl(*args, **kwargs)
 
     @property
     def forward(self) -> Callable[..., Any]:
-        """The compiled `forward`."""
-        if torch.compiler.is_dynamo_compiling():
+        """The compiled `forward` of the class, or the instance's own as it is.
+
+        Dynamo expects an entry of the instance's `__dict__` to be what the attribute gives.
+        """
+        if torch.compiler.is_dynamo_compiling() or "forward" in self.__dict__:
             return self._compilation.module.forward
         return self._compilation.forward()
 
@@ -153,6 +163,8 @@ class CompiledModule(nn.Module):
     def __getattr__(self, name: str) -> Any:
         # Comes here for parameters, buffers and children, and for what does not exist. The
         # class of the module may have been replaced behind the stand-in's back.
+        if torch.compiler.is_dynamo_compiling():
+            return getattr(self._compilation.module, name)
         if name != "_compilation" and _follow_class(self):
             return getattr(self, name)
         return super().__getattr__(name)
@@ -185,6 +197,13 @@ class CompiledModule(nn.Module):
         return id(self)
 
 
+def _has_plain_call(cls: type[nn.Module]) -> bool:
+    """Whether a call runs hooks and `forward`, and nothing else."""
+    if issubclass(cls, fx.GraphModule):  # words errors besides, which Dynamo leaves out too
+        return True
+    return cls.__call__ is nn.Module.__call__ and cls._call_impl is nn.Module._call_impl
+
+
 def _follow_class(stand_in: CompiledModule) -> bool:
     """Gives the stand-in the class that goes with its module's; returns whether it had another."""
     wanted = _stand_in_class(type(stand_in._compilation.module))
@@ -214,6 +233,9 @@ def _stand_in_class(cls: type[nn.Module]) -> type[CompiledModule]:
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
     }
+    for base in cls.__mro__:
+        slots = {k: v for k, v in vars(base).items() if isinstance(v, types.MemberDescriptorType)}
+        namespace |= {name: _forwarding(slot) for name, slot in slots.items()}
     if hasattr(cls, "__del__"):
         # What the module holds is the module's to release.
         namespace["__del__"] = lambda stand_in: None
@@ -226,3 +248,12 @@ def _stand_in_class(cls: type[nn.Module]) -> type[CompiledModule]:
     make = abc.ABCMeta.__new__ if issubclass(metaclass, abc.ABCMeta) else type.__new__
     made = make(metaclass, cls.__name__, (CompiledModule, cls), namespace)
     return cast("type[CompiledModule]", made)
+
+
+def _forwarding(slot: types.MemberDescriptorType) -> property:
+    """A property for a slot of the module's, which `__dict__` does not hold."""
+    return property(
+        lambda stand_in: slot.__get__(stand_in._compilation.module),
+        lambda stand_in, value: slot.__set__(stand_in._compilation.module, value),
+        lambda stand_in: slot.__delete__(stand_in._compilation.module),
+    )
