@@ -54,7 +54,7 @@ class Directory:
         path = path.absolute()
         if path.is_symlink() and path.lstat().st_uid not in (0, os.geteuid()):
             raise PermissionError(errno.EPERM, "a link that another user made", str(path))
-        path = path.resolve()
+        path = Path(os.path.realpath(path))  # Path.resolve does not raise OSError for all it meets
         path.mkdir(parents=True, exist_ok=True)
         return cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK))
 

@@ -66,13 +66,13 @@ class DebugFolder:
             Where it is.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written. An index that cannot is only warned about.
         """
         process = self._process()
         kind, graph, direction = plain(kind), plain(graph), plain(direction)
         stem = "_".join(filter(None, (graph, direction, kind, process)))
         path = self._directory.write(f"{stem}.{plain(extension)[:_LONGEST_EXTENSION]}", content)
-        self._index.add(
+        self._note(
             Entry(file=path.name, kind=kind, graph=graph, direction=direction, process=process)
         )
         return path
@@ -93,7 +93,7 @@ class DebugFolder:
         kind = plain(kind)
         inner = self._directory.create_below(f"{kind}_{process}")
         inner.close()
-        self._index.add(Entry(file=f"{inner.path.name}/", kind=kind, process=process))
+        self._note(Entry(file=f"{inner.path.name}/", kind=kind, process=process))
         return inner.path
 
     def exists(self) -> bool:
@@ -106,6 +106,16 @@ class DebugFolder:
             os.close(descriptor)
         self._claims.clear()
         self._directory.close()
+
+    def _note(self, entry: Entry) -> None:
+        try:
+            self._index.add(entry)
+        except OSError as error:  # the file itself is there
+            warn_once(
+                ("debug index", self.path, error.errno),
+                f"the index of {self.path} could not be written ({error}); the files are complete",
+                error=error,
+            )
 
     def _process(self) -> str:
         """Returns this process's label, which no other process that writes here has now.

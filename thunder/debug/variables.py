@@ -56,7 +56,10 @@ class Variable(Generic[Value]):
 
 
 def _folder(text: str) -> Path | None:
-    return Path(text).expanduser() if text else None
+    try:
+        return Path(text).expanduser() if text else None
+    except RuntimeError as error:  # ~ of a user that does not exist
+        raise DebugFlagError(f"{error}; name a folder") from error
 
 
 DEBUG = Variable(
