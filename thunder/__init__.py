@@ -15,9 +15,12 @@
 | query | `thunder.examine` |
 """  # noqa: E501 (a table row)
 
+from thunder.debug import follow_process, parse_environment
 from thunder.environment import check_environment
 
 check_environment()
+parse_environment()
+follow_process()
 
 from thunder import debug as debug
 from thunder import dynamo as dynamo

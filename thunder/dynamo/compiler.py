@@ -11,6 +11,7 @@ from typing import Any
 from torch import fx
 from torch._dynamo.utils import get_metrics_context
 
+from thunder.debug import DebugLike, active, torch_debug_output
 from thunder.dynamo.subgraph_info import SubgraphInfo
 from thunder.errors import FallbackWarning
 from thunder.pipeline.aot import compile_plainly
@@ -53,7 +54,7 @@ class ThunderCompiler:
         executors: str | Sequence[Any] = "auto",
         transforms: Iterable[Any] = (),
         exclude_ops: Iterable[str | Callable[..., Any]] = (),
-        debug: Any = False,
+        debug: DebugLike = False,
         on_failure: OnFailure = "fallback",
         contest: Contest = "cached",
         mode: str | None = None,
@@ -77,6 +78,7 @@ class ThunderCompiler:
 
         Raises:
             OptionError: A value is not accepted.
+            DebugFlagError: A debug flag is unknown.
         """
         self.options = make_options(
             executors=executors,
@@ -113,7 +115,8 @@ class ThunderCompiler:
         """
         compile_options = self.options.with_inductor(mode, options)
         compilation = _Compilation(len(self.subgraph_infos), compile_options)
-        info, run = compilation.compile(graph_module, example_inputs)
+        with active(compile_options.debug), torch_debug_output():
+            info, run = compilation.compile(graph_module, example_inputs)
         self.subgraph_infos.append(info)
         self._records.append(compilation.record())
         return run
@@ -173,7 +176,7 @@ class _Compilation:
         example_inputs: Sequence[Any],
         original: fx.GraphModule,
     ) -> tuple[SubgraphInfo, Callable[..., Any]]:
-        region = CompiledRegion("thunder_0", graph_module, self.options)
+        region = CompiledRegion("thunder_0", graph_module, self.options, graph_index=self.index)
         self.regions = (region,)
         region.compile(graph_module, example_inputs)
         info = SubgraphInfo(

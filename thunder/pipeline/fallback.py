@@ -155,7 +155,7 @@ class GuardedGraph:
                 inputs = snapshot.restore()
                 self._lowered = self._lower_next(("first run", self._way, error))
                 continue
-            self._run, self._pristine = self._lowered.run, None
+            self._run, self._pristine = self._lowered.recorded_run(), None
             return outputs
 
 

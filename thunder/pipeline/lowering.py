@@ -16,6 +16,7 @@ from typing import Any
 from torch import fx
 from torch._ops import OpOverload
 
+from thunder.debug import recorded
 from thunder.errors import ExecutorError
 from thunder.executors.base import (
     AbstractExecutor,
@@ -24,6 +25,7 @@ from thunder.executors.base import (
     RegionContext,
 )
 from thunder.executors.partition import Partition, Region, claim_nodes, partition_graph
+from thunder.pipeline.artifacts import fused_regions, profile_name
 from thunder.pipeline.options import CompileOptions
 from thunder.trace.copying import copy_graph_module, make_graph_module, output_values
 from thunder.trace.targets import ClaimedOperator, FusedRegion
@@ -39,10 +41,19 @@ class LoweredGraph:
     Attributes:
         traces: One for each stage; the last is executed.
         run: Takes one list of inputs, which it may clear.
+        is_whole_graph: Whether one fusion region is everything.
     """
 
     traces: tuple[TraceCtx, ...]
     run: Callable[[list[Any]], Sequence[Any]]
+    is_whole_graph: bool
+
+    def recorded_run(self) -> Callable[[list[Any]], Sequence[Any]]:
+        """Returns `run` in the form for every day: profiles show a region by its name."""
+        regions = fused_regions(self.traces[-1])
+        if len(regions) == 1 and self.is_whole_graph:
+            return recorded(self.run, profile_name(regions[0]))
+        return self.run
 
 
 def lower_graph(
@@ -99,7 +110,7 @@ def lower_graph(
     run = run or executed.boxed_callable()
     milliseconds = (time.perf_counter() - started) * 1e3
     executed = replace(executed, provenance=Provenance("delete after last use", milliseconds))
-    return LoweredGraph((*traces, fused, executed), run)
+    return LoweredGraph((*traces, fused, executed), run, partition.whole_graph is not None)
 
 
 class _ExecutionGraph:
@@ -173,7 +184,8 @@ class _ExecutionGraph:
             compiled=_positional(compiled),
             kernels=lambda: region.executor.generated_code(compiled),
         )
-        self._add_call(fused, inputs, outputs)
+        shown = replace(fused, compiled=recorded(fused.compiled, profile_name(fused)))
+        self._add_call(shown, inputs, outputs)
 
     def _compile(
         self,

@@ -9,6 +9,7 @@ from typing import Any, Literal, get_args
 from torch._inductor import config as inductor_config
 from torch._inductor import list_mode_options
 
+from thunder.debug import DebugFlag, DebugLike, resolve
 from thunder.errors import OptionError, nearest
 from thunder.executors.base import AbstractExecutor, AbstractFusionExecutor
 from thunder.executors.registry import resolve_executors
@@ -27,7 +28,7 @@ class CompileOptions:
         requested_executors: `executors=` as the user wrote it.
         transforms: The user's transforms, in order.
         exclude_ops: Operators left to Inductor, as the user wrote them.
-        debug: `debug=` as the user wrote it.
+        debug: The debug flags that are on, besides those of `THUNDER_DEBUG`.
         on_failure: What happens when a region cannot be compiled or run.
         contest: How candidates for a region are chosen between.
         inductor_config: Inductor settings that `mode=` and `options=` stand for.
@@ -37,7 +38,7 @@ class CompileOptions:
     requested_executors: str | tuple[Any, ...] = "auto"
     transforms: tuple[AbstractTransform, ...] = ()
     exclude_ops: tuple[str | Callable[..., Any], ...] = ()
-    debug: Any = False
+    debug: frozenset[DebugFlag] = frozenset()
     on_failure: OnFailure = "fallback"
     contest: Contest = "cached"
     inductor_config: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +62,7 @@ def make_options(
     executors: str | Sequence[Any] = "auto",
     transforms: Iterable[Any] = (),
     exclude_ops: Iterable[str | Callable[..., Any]] = (),
-    debug: Any = False,
+    debug: DebugLike = False,
     on_failure: OnFailure = "fallback",
     contest: Contest = "cached",
     mode: str | None = None,
@@ -91,7 +92,7 @@ def make_options(
         requested_executors=executors if isinstance(executors, str) else tuple(executors),
         transforms=tuple(as_transform(transform) for transform in transforms),
         exclude_ops=tuple(exclude_ops),
-        debug=debug,
+        debug=resolve(debug),
         on_failure=on_failure,
         contest=contest,
         inductor_config=inductor_settings(mode, options),

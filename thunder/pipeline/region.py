@@ -8,8 +8,10 @@ from typing import Any, final
 
 from torch import fx
 
+from thunder.debug import GraphDump, active, torch_debug_output
 from thunder.errors import FallbackWarning
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
+from thunder.pipeline.artifacts import show_graph
 from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
@@ -34,15 +36,24 @@ class CompiledRegion:
         failures: Ways that failed and were replaced by a plainer one.
     """
 
-    def __init__(self, name: str, graph_module: fx.GraphModule, options: CompileOptions) -> None:
+    def __init__(
+        self,
+        name: str,
+        graph_module: fx.GraphModule,
+        options: CompileOptions,
+        *,
+        graph_index: int = 0,
+    ) -> None:
         """Prepares a region; `compile` makes it runnable.
 
         Args:
             name: Its name.
             graph_module: The captured graph; a copy is kept.
             options: What to compile it with.
+            graph_index: Which of its callable's Dynamo graphs it is of.
         """
         self.name = name
+        self._dump = GraphDump(f"graph{graph_index}_{name}")
         self.graph_module = copy_graph_module(graph_module)
         self.options = options
         self.clock = StageClock()
@@ -80,6 +91,7 @@ class CompiledRegion:
                 *captured,
             )
             self.run = self._compile(graph_module, example_inputs)
+        show_graph(self._dump, self.traces(Direction.PROLOGUE))
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the compiled region."""
@@ -135,8 +147,10 @@ class CompiledRegion:
     ) -> Callable[[list[Any]], Sequence[Any]]:
         def keep(traces: Sequence[TraceCtx]) -> None:
             self._traces[direction] = tuple(traces)
+            show_graph(self._dump, traces)
 
-        with self.clock.stage(direction.value):
+        # A backward graph may be compiled long after `compile` returned, hence the flags again.
+        with self.clock.stage(direction.value), active(self.options.debug), torch_debug_output():
             request = GraphRequest(
                 graph_module=graph_module,
                 example_inputs=example_inputs,
