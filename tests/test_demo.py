@@ -129,10 +129,10 @@ def test_a_shortened_trace_says_what_is_missing():
     assert demo.shorten(program, width=12).splitlines()[1] == "    x0,  # …"
 
 
-def test_bad_arguments_are_explained():
-    for arguments in (["--steps", "0"], ["--rounds", "many"]):
-        done = subprocess.run(
-            [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True
-        )
-        assert done.returncode == 2
-        assert arguments[0] in done.stderr
+@pytest.mark.parametrize("arguments", [["--steps", "0"], ["--rounds", "many"]])
+def test_bad_arguments_are_explained(arguments, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["demo.py", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        demo.main()
+    assert stopped.value.code == 2
+    assert f"argument {arguments[0]}:" in capsys.readouterr().err
