@@ -27,7 +27,9 @@ def executor_for(device: str, **options: Any) -> NvFuserExecutor:
     return NvFuserExecutor(device_type=device, library_module=fake_nvfuser, **options)
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[Any], *, decompose: bool) -> fx.GraphModule:
+def trace(
+    function: Callable[..., Any], inputs: Sequence[Any], *, decompose: bool
+) -> fx.GraphModule:
     """Returns the functional ATen graph of `function`, with a tuple of tensors as output."""
     table = select_decomp_table() if decompose else None
 

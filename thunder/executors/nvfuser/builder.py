@@ -223,7 +223,7 @@ class Builder:
     def _cast(self, value: TensorValue, dtype: torch.dtype) -> TensorValue:
         if dtype is torch.bool:
             value = self.held(value, compute_dtype(value.dtype))
-            number = Literal(number=0, dtype=value.dtype)
+            number = Literal(number=rounded(0, value.dtype), dtype=value.dtype)
             return self.emit("ne", value, number, dtype=dtype, shape=value.shape)
         cast = self.emit("cast", value, dtype, dtype=dtype, shape=value.shape)
         raised = value.exact and value.dtype in LOW_PRECISION and dtype is torch.float32

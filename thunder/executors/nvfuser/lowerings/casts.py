@@ -54,5 +54,4 @@ def _entry(lower: Callable[..., Any]) -> Lowering:
 LOWERINGS: dict[str, Lowering] = {
     "prims.convert_element_type.default": _entry(convert),
     "aten._to_copy.default": _entry(to_copy),
-    "aten.to.dtype": _entry(convert),
 }

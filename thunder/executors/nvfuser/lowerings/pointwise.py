@@ -101,6 +101,7 @@ def div(
 def _rounded_quotient(
     builder: Builder, self: Operand, other: Operand, rounding_mode: str
 ) -> TensorValue:
+    other = builder.held(other, builder.dtype)
     quotient = builder.binary("truediv", self, other)
     if rounding_mode == "trunc":
         return builder.unary("trunc", quotient)
