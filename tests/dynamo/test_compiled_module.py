@@ -95,7 +95,9 @@ def test_members_of_the_class():
     stand_in = compile(Net())
     assert stand_in.made == 0
     assert stand_in.twice(2) == 4
-    assert isinstance(stand_in.build(), Net)
+    for made in (stand_in.build(), type(stand_in)(width=3), stand_in.__class__()):
+        assert type(made) is Net
+        assert made(X).shape == (2, 3)
     assert {"inner", "scale", "offset", "generate", "gain"} <= set(dir(stand_in))
 
 
@@ -107,6 +109,14 @@ def test_methods_that_call_the_module_run_compiled():
     torch.testing.assert_close(stand_in.generate(X, steps=3), expected)
     assert net.calls == 3
     assert graphs(stand_in) >= 1
+
+
+def test_methods_can_be_compiled_themselves():
+    net = Net()
+    stand_in = compile(net)
+    generate = compile(stand_in.generate, fullgraph=True)
+    torch.testing.assert_close(generate(X, steps=3), net.generate(X, steps=3))
+    assert (graphs(generate), graphs(stand_in)) == (1, 0)
 
 
 def test_methods_that_call_forward_run_compiled():

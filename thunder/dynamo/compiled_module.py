@@ -232,6 +232,8 @@ def _stand_in_class(cls: type[nn.Module]) -> type[CompiledModule]:
         "__module__": cls.__module__,
         "__qualname__": cls.__qualname__,
         "__doc__": cls.__doc__,
+        # type(self)(...) in a method of the module's makes a plain module.
+        "__new__": lambda made, *args, **kwargs: cls(*args, **kwargs),
     }
     for base in cls.__mro__:
         slots = {k: v for k, v in vars(base).items() if isinstance(v, types.MemberDescriptorType)}
