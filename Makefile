@@ -28,6 +28,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(READY) ## Compile, train, check and inspect a small Hugging Face model
+	@echo "Loading torch and transformers"
 	@$(BIN)/python examples/demo.py $(ARGS)
 
 test: $(READY) ## Run the tests (ARGS='tests/trace -k name' narrows them)
