@@ -53,14 +53,10 @@ def test_a_slip_in_a_name_is_pointed_out(monkeypatch, caplog):
 
 def test_an_invalid_value_stops_a_program(program, tmp_path):
     status, out, err = program.run(CHECK, cwd=tmp_path, THUNDER_DEBUG="7")
-    assert status == 1
-    assert out == ""
-    assert (
-        err.strip()
-        .splitlines()[-1]
-        .startswith(
-            "thunder.errors.DebugFlagError: THUNDER_DEBUG='7': '7' is neither a level nor a debug flag"
-        )
+    assert (status, out) == (1, "")
+    last = err.strip().splitlines()[-1]
+    assert last.startswith(
+        "thunder.errors.DebugFlagError: THUNDER_DEBUG='7': '7' is neither a level"
     )
     assert not (tmp_path / "thunder_debug").exists()
 
