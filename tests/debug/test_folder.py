@@ -11,16 +11,12 @@ import shutil
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from thunder.debug import debug_folder, subfolder, write
 from thunder.debug import folder as folder_module
-
-WRITE = """
-from thunder.debug import write
-print(*[write("notes", "text", graph=f"graph{number}") for number in range(3)], sep="\\n")
-"""
 
 
 @pytest.fixture
@@ -54,36 +50,33 @@ def drop_privileges() -> None:
     ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
 
 
-def test_a_read_only_working_directory(program, temporary, tmp_path):
+def test_read_only_folders(program, temporary, tmp_path):
     """Falls back to a temporary folder, says so once, and goes on."""
+    code = """
+import os
+from thunder.debug import write
+print(write("notes", "text", graph="graph0"), write("notes", "text", graph="graph1"))
+os.environ["THUNDER_DEBUG_DIR"] = "."
+print(write("notes", "text", graph="graph2"))
+"""
     sealed = tmp_path / "sealed"
     sealed.mkdir()
     sealed.chmod(0o555)
-    status, out, err = program.run(WRITE, cwd=sealed, before=drop_privileges)
+    status, out, err = program.run(code, cwd=sealed, before=drop_privileges)
     assert status == 0, err
-    (fallback,) = temporary.iterdir()
-    names = [f"graph{number}_notes_rank0.py" for number in range(3)]
-    assert out.splitlines() == [str(fallback / name) for name in names]
-    assert (fallback / names[2]).read_text() == "text"
-    assert stat.S_IMODE(fallback.stat().st_mode) == 0o700
-    (line,) = err.splitlines()
-    assert line.startswith("thunder_debug cannot be used for debug output ([Errno 13]")
-    assert f"it goes to {fallback}." in line
-    assert "THUNDER_DEBUG_DIR" in line
-
-
-def test_a_named_folder_that_is_read_only(program, temporary, tmp_path):
-    sealed = tmp_path / "sealed"
-    sealed.mkdir()
-    sealed.chmod(0o555)
-    status, out, err = program.run(
-        WRITE, cwd=tmp_path, before=drop_privileges, THUNDER_DEBUG_DIR=str(sealed)
-    )
-    assert status == 0, err
-    assert len(list(temporary.iterdir())) == 1
-    assert str(next(temporary.iterdir())) in out
-    assert err.count("cannot be used") == 1
+    paths = [Path(path) for path in out.split()]
+    assert [path.name for path in paths] == [f"graph{n}_notes_rank0.py" for n in range(3)]
+    assert all(path.read_text() == "text" for path in paths)
+    assert paths[0].parent == paths[1].parent != paths[2].parent
+    for path in paths:
+        assert path.parent.parent == temporary
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert list(sealed.iterdir()) == []
+    first, second = err.splitlines()
+    assert first.startswith("thunder_debug cannot be used for debug output ([Errno 13]")
+    assert f"it goes to {paths[0].parent}." in first
+    assert "THUNDER_DEBUG_DIR" in first
+    assert second.startswith(". cannot be used")
 
 
 @pytest.mark.parametrize("place", ["/dev/full", "/proc/thunder", "file", "file/below", "loop"])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from thunder.debug import write
+from thunder.debug.folder import reset
 from thunder.debug.process import process_label, rank
 
 
@@ -71,7 +73,7 @@ def test_two_gloo_ranks(program, tmp_path):
 WORKERS = """
 import os, threading, time
 from torch.utils.data import DataLoader, Dataset
-from thunder.debug import debug_folder, write
+from thunder.debug import write
 from thunder.debug.folder import attempt
 
 class Data(Dataset):
@@ -88,7 +90,6 @@ def main():
     for batch in DataLoader(Data(), num_workers=2, batch_size=1):
         print(*batch)
     busy.join()
-    print(write("main", "after"))
     pid = os.fork()
     if pid == 0:
         write("main", "child")
@@ -97,20 +98,35 @@ def main():
     print(write("main", "end"))
 
 main()
+os.environ["THUNDER_DEBUG_DIR"] = "dump"
+main()
 """
 
 
-def test_dataloader_workers_in_a_named_folder(program, tmp_path):
-    status, out, err = program.run(
-        WORKERS, cwd=tmp_path, THUNDER_DEBUG_DIR="dump", PYTHONWARNINGS="ignore"
-    )
+def test_dataloader_workers_and_forks(program, tmp_path):
+    status, out, err = program.run(WORKERS, cwd=tmp_path, PYTHONWARNINGS="ignore")
     assert (status, err) == (0, "")
-    dump = tmp_path / "dump"
-    assert out.splitlines() == [
-        f"{dump}/main_rank0.py",
-        *(f"{dump}/graph{index}_item_rank0-worker{index % 2}.py" for index in range(4)),
-        f"{dump}/main_rank0.py",
-        f"{dump}/main_rank0.py",
+    lines = out.splitlines()
+    check_own_folders(tmp_path / "thunder_debug", [Path(line) for line in lines[:6]])
+    check_shared_folder(tmp_path / "dump", [Path(line) for line in lines[6:]])
+
+
+def check_own_folders(root: Path, paths: list[Path]) -> None:
+    """Without a named folder, each process has one with its own process id."""
+    folders = [path.parent for path in paths]
+    assert {folder.parent for folder in folders} == {root}
+    assert folders[0] == folders[-1]
+    assert len(set(folders)) == 3
+    assert len({folder.name.rpartition("-")[2] for folder in root.iterdir()}) == 4
+    assert len(list(root.glob("*/main_rank0.py"))) == 2  # the forked child's too
+
+
+def check_shared_folder(dump: Path, paths: list[Path]) -> None:
+    """In a named folder, each process has names of its own."""
+    assert paths == [
+        dump / "main_rank0.py",
+        *(dump / f"graph{index}_item_rank0-worker{index % 2}.py" for index in range(4)),
+        dump / "main_rank0.py",
     ]
     assert (dump / "main_rank0.py").read_text() == "end"
     assert (dump / "main_rank0-2.py").read_text() == "child"
@@ -119,34 +135,20 @@ def test_dataloader_workers_in_a_named_folder(program, tmp_path):
     )
 
 
-def test_dataloader_workers_without_a_named_folder(program, tmp_path):
-    """Each process has a folder with its own process id."""
-    status, out, err = program.run(WORKERS, cwd=tmp_path, PYTHONWARNINGS="ignore")
-    assert (status, err) == (0, "")
-    folders = {path.rpartition("/")[0] for path in out.split()}
-    assert len(folders) == 3
-    assert len(list((tmp_path / "thunder_debug").iterdir())) == 4  # and the forked child's
-    pids = {folder.rpartition("-")[2] for folder in folders}
-    assert len(pids) == 3
-    assert out.split()[0].rpartition("/")[0] == out.split()[-1].rpartition("/")[0]
-
-
-def test_two_programs_of_one_rank(program, tmp_path):
+def test_two_programs_of_one_rank(program, folder):
     """The one that comes later gets a name of its own; afterwards the name is free again."""
-    waiting = """
+    code = """
 import sys
 from thunder.debug import write
 print(write("notes", "first"), flush=True)
 sys.stdin.readline()
 """
-    quick = 'from thunder.debug import write; print(write("notes", "second"))'
-    first = program.start(waiting, cwd=tmp_path, THUNDER_DEBUG_DIR="dump")
-    assert first.stdout is not None
-    dump = tmp_path / "dump"
-    assert first.stdout.readline() == f"{dump}/notes_rank0.py\n"
-    _, out, _ = program.run(quick, cwd=tmp_path, THUNDER_DEBUG_DIR="dump")
-    assert out == f"{dump}/notes_rank0-2.py\n"
-    first.communicate("done\n", timeout=60)
-    _, out, _ = program.run(quick, cwd=tmp_path, THUNDER_DEBUG_DIR="dump")
-    assert out == f"{dump}/notes_rank0.py\n"
-    assert (dump / "notes_rank0.py").read_text() == "second"
+    other = program.start(code, cwd=folder.parent, THUNDER_DEBUG_DIR=str(folder))
+    assert other.stdout is not None
+    assert other.stdout.readline() == f"{folder}/notes_rank0.py\n"
+    assert write("notes", "second") == folder / "notes_rank0-2.py"
+    other.communicate("done\n", timeout=60)
+    reset()
+    assert write("notes", "third") == folder / "notes_rank0.py"
+    assert (folder / "notes_rank0.py").read_text() == "third"
+    assert (folder / "notes_rank0-2.py").read_text() == "second"
