@@ -466,7 +466,7 @@ CALLS: dict[str, list[Call]] = {
     ],
     "aten.stack.default": [call([X, X]), call([X, X, X], -1)],
     "aten.constant_pad_nd.default": [
-        call(X, [1, 2]), call(X, [0, 0, 2, 1], 0.1), call(I, [1, 1], 7, floats=False),
+        call(X, [1, 2]), call(X, [0, 0, 2, 1], 0.1), call(X, [-1, 2]), call(X, [-1, -2, 0, -1]), call(I, [1, 1], 7, floats=False),
         call(X, [1, 1, 1, 1], -math.inf), call(B, [1, 2], 1, floats=False),
     ],
     "aten.slice_scatter.default": [call(X, f(2, 6), 0, 1, 3), call(X, f(4, 2), 1, 0, 2)],
@@ -498,6 +498,7 @@ CALLS: dict[str, list[Call]] = {
     "aten.index.Tensor": [call(X, [None, index(3, high=6)]), call(X, [i(2, 3, high=4)])],
     "aten._unsafe_index.Tensor": [call(X, [index(3, high=4)])],
     "aten.gather.default": [call(X, 1, index(4, 2, high=6)), call(f(1, 6), 1, index(1, 3, high=6))],
+    "aten.scatter.value": [call(X, 1, index(4, 1, high=6), -1.0)],
     # -- losses ----------------------------------------------------------------------------------
     "aten.mse_loss.default": [call(X, X), call(X, X, 0), call(X, X, 2)],
     "aten.mse_loss_backward.default": [call(f(), X, X, 1), call(X, X, X, 0)],
@@ -579,9 +580,11 @@ def prepare(name: str, entry: Call, dtype: torch.dtype, device: str) -> tuple[An
         given = [changed(tensor) for tensor in tensors] if entry.computed else list(tensors)
         filled = tree_map(
             lambda v: given[v.position] if isinstance(v, _Place) else v,
-            (args, kwargs),
+            (list(args), kwargs),
             is_leaf=lambda v: isinstance(v, _Place),
         )
+        if name == "aten.scatter.value":
+            filled[0][0] = torch.zeros_like(filled[0][0])
         result = target(*filled[0], **filled[1])
         return tree_map(changed, result) if moves else result
 

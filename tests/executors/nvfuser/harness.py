@@ -11,6 +11,11 @@ from typing import Any
 
 import torch
 from torch import fx
+from functorch.compile import (
+    aot_function,
+    make_boxed_func,
+    min_cut_rematerialization_partition,
+)
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
@@ -18,6 +23,8 @@ from torch.utils._pytree import tree_leaves, tree_map
 from tests.executors.nvfuser import fake_nvfuser
 from thunder.executors.base import RegionContext
 from thunder.executors.nvfuser import NvFuserExecutor, NvFuserRegion
+from thunder.executors.nvfuser.outputs import plan_outputs
+from thunder.executors.nvfuser.sizes import all_concrete
 
 
 def executor_for(device: str, **options: Any) -> NvFuserExecutor:
@@ -27,18 +34,54 @@ def executor_for(device: str, **options: Any) -> NvFuserExecutor:
     return NvFuserExecutor(device_type=device, library_module=fake_nvfuser, **options)
 
 
-def trace(
-    function: Callable[..., Any], inputs: Sequence[Any], *, decompose: bool
-) -> fx.GraphModule:
-    """Returns the functional ATen graph of `function`, with a tuple of tensors as output."""
-    table = select_decomp_table() if decompose else None
+def trace(function: Callable[..., Any], inputs: Sequence[Any]) -> fx.GraphModule:
+    """Returns the ATen graph of `function`, not decomposed, with a tuple of tensors as output."""
 
     def flat(*args):
         return tuple(x for x in tree_leaves(function(*args)) if isinstance(x, torch.Tensor))
 
-    graph_module = make_fx(flat, decomposition_table=table, tracing_mode="fake")(*inputs)
+    graph_module = make_fx(flat, tracing_mode="fake")(*inputs)
     graph_module.graph.eliminate_dead_code()
     return graph_module
+
+
+def compiled_by_aot(
+    function: Callable[..., Any], executor: NvFuserExecutor, *, dynamic: bool = False
+) -> tuple[Callable[..., Any], list[NvFuserRegion]]:
+    """Compiles `function` as AOTAutograd does, each graph one region.
+
+    Returns:
+        What to call, differentiable, and a list that gets the regions once it is called.
+    """
+    regions: list[NvFuserRegion] = []
+
+    def compiler(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        refused = refusals(graph_module, executor)
+        assert not refused, refused
+        if not plan_outputs(graph_module.graph).fused:  # nothing but views
+            return make_boxed_func(graph_module.forward)
+        region = compile_graph(graph_module, executor, example_inputs)
+        regions.append(region)
+
+        def run(*args):
+            results = region(*args)
+            for node, result in zip(graph_module.graph.output_node().args[0], results, strict=True):
+                if isinstance(node, fx.Node) and all_concrete(node.meta["val"].stride()):
+                    assert result.stride() == node.meta["val"].stride(), node
+            return results
+
+        return make_boxed_func(run)
+
+    compiled = aot_function(
+        function,
+        fw_compiler=compiler,
+        bw_compiler=compiler,
+        inference_compiler=compiler,
+        decompositions=select_decomp_table(),
+        partition_fn=min_cut_rematerialization_partition,
+        dynamic=dynamic,
+    )
+    return compiled, regions
 
 
 def refusals(graph_module: fx.GraphModule, executor: NvFuserExecutor) -> dict[str, str]:
@@ -55,24 +98,25 @@ def refusals(graph_module: fx.GraphModule, executor: NvFuserExecutor) -> dict[st
 
 
 def compile_region(
-    function: Callable[..., Any], inputs: Sequence[Any], *, decompose: bool, **options: Any
+    function: Callable[..., Any], inputs: Sequence[Any], **options: Any
 ) -> NvFuserRegion:
-    """Traces and compiles `function` as one region."""
-    device = next(x.device.type for x in inputs if isinstance(x, torch.Tensor) and x.ndim >= 0)
-    executor = executor_for(device, **options)
-    graph_module = trace(function, inputs, decompose=decompose)
+    """Traces `function`, not decomposed, and compiles it as one region."""
+    executor = executor_for(inputs[0].device.type, **options)
+    graph_module = trace(function, inputs)
     refused = refusals(graph_module, executor)
     assert not refused, refused
-    return compile_graph(graph_module, inputs, executor)
+    return compile_graph(graph_module, executor)
 
 
 def compile_graph(
-    graph_module: fx.GraphModule, inputs: Sequence[Any], executor: NvFuserExecutor
+    graph_module: fx.GraphModule,
+    executor: NvFuserExecutor,
+    example_inputs: Sequence[Any] | None = None,
 ) -> NvFuserRegion:
     """Compiles a traced graph as one region."""
     context = RegionContext(name="nvFusion0", direction="inference", whole_graph=False)
     fakes = [node.meta["val"] for node in graph_module.graph.find_nodes(op="placeholder")]
-    region = executor.compile(graph_module, fakes, context)
+    region = executor.compile(graph_module, example_inputs or fakes, context)
     assert isinstance(region, NvFuserRegion)
     return region
 
@@ -88,28 +132,48 @@ def check_against_eager(
     function: Callable[..., Any],
     inputs: Sequence[Any],
     *,
-    decompose: bool = True,
     exact_strides: bool = True,
     **options: Any,
 ) -> NvFuserRegion:
-    """Holds a region to eager: dtypes, shapes, strides, values, fresh memory.
+    """Holds a region to eager: dtypes, shapes, strides and values.
 
     Values may be as far from a float64 reference as eager's are, twice over, plus a few units in
     the last place of the largest; integers, bools and whatever is not finite must be equal.
     """
-    region = compile_region(function, inputs, decompose=decompose, **options)
-    with torch.no_grad():
-        expected = [x for x in tree_leaves(function(*inputs)) if isinstance(x, torch.Tensor)]
-        reference = [None] * len(expected)
-        with contextlib.suppress(RuntimeError, TypeError, ValueError):
-            reference = [
-                x
-                for x in tree_leaves(function(*tree_map(double, list(inputs))))
-                if isinstance(x, torch.Tensor)
-            ]
-        for _ in range(2):  # compiling and cached
-            compare(region(*inputs), expected, reference, exact_strides=exact_strides)
+    region = compile_region(function, inputs, **options)
+    expected, reference = with_reference(function, inputs)
+    for _ in range(2):  # compiling and cached
+        compare(region(*inputs), expected, reference, exact_strides=exact_strides)
     return region
+
+
+def with_reference(
+    function: Callable[..., Any], inputs: Sequence[Any]
+) -> tuple[list[torch.Tensor], Sequence[torch.Tensor | None]]:
+    """Returns eager's results, and those in float64 where the function can run in it."""
+    expected = _tensors(function(*inputs))
+    reference: Sequence[torch.Tensor | None] = [None] * len(expected)
+    with contextlib.suppress(RuntimeError, TypeError, ValueError):
+        reference = _tensors(function(*tree_map(double, list(inputs))))
+    return expected, reference
+
+
+def _tensors(results: Any) -> list[torch.Tensor]:
+    return [x for x in tree_leaves(results) if isinstance(x, torch.Tensor)]
+
+
+def differentiated(
+    function: Callable[..., Any], inputs: Sequence[torch.Tensor], seed: int = 0
+) -> list[torch.Tensor]:
+    """Returns the results of `function`, and the gradients of its floating-point inputs."""
+    leaves = [x.detach().requires_grad_() if x.is_floating_point() else x for x in inputs]
+    results = _tensors(function(*leaves))
+    generator = torch.Generator().manual_seed(seed)
+    smooth = [x for x in results if x.requires_grad]
+    gradients = [torch.randn(x.shape, generator=generator).to(x) for x in smooth]
+    wanted = [x for x in leaves if x.requires_grad]
+    found = torch.autograd.grad(smooth, wanted, gradients, allow_unused=True)
+    return [*(x.detach() for x in results), *(x for x in found if x is not None)]
 
 
 def compare(

@@ -19,4 +19,4 @@ def test_every_lowering_is_called():
 @pytest.mark.parametrize(("name", "call", "dtype"), PARAMETERS, ids=IDS)
 def test_agrees_with_eager(name, call, dtype):
     function, inputs = prepare(name, call, dtype, "cpu")
-    check_against_eager(function, inputs, decompose=False, matmul=name in MATRIX_PRODUCTS)
+    check_against_eager(function, inputs, matmul=name in MATRIX_PRODUCTS)

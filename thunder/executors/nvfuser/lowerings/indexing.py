@@ -12,13 +12,19 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch import fx
 
 from thunder.executors.nvfuser import layout
 from thunder.executors.nvfuser.builder import Builder, shape_of
-from thunder.executors.nvfuser.definition import Operand, TensorValue
+from thunder.executors.nvfuser.definition import Number, Operand, TensorValue
 from thunder.executors.nvfuser.dtypes import INTEGERS, compute_dtype
 from thunder.executors.nvfuser.lowering import Kind, Lowering
+from thunder.executors.nvfuser.lowerings.factories import counter
 from thunder.executors.nvfuser.sizes import all_concrete, concrete
+
+CONSTANTS = frozenset(
+    f"aten.{name}.default" for name in ("full", "zeros", "full_like", "zeros_like")
+)
 
 
 def _in_range(builder: Builder, index: TensorValue, size: int) -> tuple[TensorValue, TensorValue]:
@@ -119,6 +125,38 @@ def pick(builder: Builder, source: TensorValue, dim: int, index: TensorValue) ->
     return _poisoned(builder, replace(picked, logical=source.logical), good)
 
 
+def scatter_number(
+    builder: Builder, self: Operand, dim: int, index: Operand, value: Number
+) -> TensorValue:
+    """Puts a number at one place of each row of a tensor made of another number."""
+    places = layout.tensor(builder, index)
+    shape = shape_of(self)
+    dim %= len(shape)
+    line = counter(builder, concrete(shape[dim]) or 0)
+    others = [other for other in range(len(shape)) if other != dim]
+    here = builder.compare("eq", layout.unsqueeze(builder, line, others), places)
+    return builder.where(here, value, self)
+
+
+def _refuse_scatter(
+    result: torch.Tensor, self: torch.Tensor, dim: int, index: torch.Tensor, value: Any
+) -> str | None:
+    if self.ndim == 0 or not all_concrete(self.shape):
+        return "it writes into a single number or a symbolic shape"
+    expected = list(self.shape)
+    expected[dim % self.ndim] = 1
+    if list(index.shape) != expected:
+        return "it writes to several places of a row, or not to every row"
+    return None
+
+
+def _refuse_full_target(node: fx.Node) -> str | None:
+    target = node.args[0]
+    if isinstance(target, fx.Node) and str(target.target) in CONSTANTS:
+        return None
+    return "it writes into a tensor that is not made of one number"
+
+
 def _refuse_table(table: torch.Tensor, index: torch.Tensor) -> str | None:
     if not table.dtype.is_floating_point:
         return "an index out of range would go unnoticed in a table of integers"
@@ -178,4 +216,10 @@ LOWERINGS: dict[str, Lowering] = {
     "aten.index.Tensor": _entry(index_tensor, _refuse_index),
     "aten._unsafe_index.Tensor": _entry(index_tensor, _refuse_index),
     "aten.gather.default": _entry(gather, _refuse_gather),
+    "aten.scatter.value": Lowering(
+        lower=scatter_number,
+        kind=Kind.COMPUTE,
+        refuse=_refuse_scatter,
+        refuse_node=_refuse_full_target,
+    ),
 }

@@ -51,8 +51,16 @@ def constant_pad(
     builder: Builder, self: Operand, pad: Sequence[int], value: Number = 0
 ) -> TensorValue:
     """Puts a number around a tensor; negative widths cut."""
-    shape = concrete_shape(builder.result.shape)
-    return layout.pad(builder, self, list(pad), value, shape)
+    kept: Operand = self
+    for place, (before, after) in enumerate(zip(pad[::2], pad[1::2], strict=True)):
+        if before < 0 or after < 0:
+            dim = len(shape_of(self)) - 1 - place
+            end = (concrete(shape_of(kept)[dim]) or 0) + min(after, 0)
+            kept = layout.slice_one(builder, kept, dim, -min(before, 0), end)
+    widths = [max(width, 0) for width in pad]
+    if not any(widths):
+        return layout.tensor(builder, kept)
+    return layout.pad(builder, kept, widths, value, concrete_shape(builder.result.shape))
 
 
 def _refuse_pad(
@@ -60,8 +68,6 @@ def _refuse_pad(
 ) -> str | None:
     if not all_concrete(self.shape) or not all(isinstance(width, int) for width in pad):
         return "it pads a symbolic shape"
-    if any(width < 0 for width in pad):
-        return "it pads by a negative width"
     return None
 
 
