@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import types
 
@@ -126,7 +127,18 @@ def test_a_copy_has_everything_but_the_code_object():
     assert isinstance(copy, types.FunctionType)
     assert copy.__code__ is not shifted.__code__
     assert copy(X, shift=2).equal(shifted(X, shift=2))
+    assert inspect.signature(copy) == inspect.signature(shifted)
     assert (copy.__name__, copy.__doc__) == (shifted.__name__, shifted.__doc__)
+
+
+def test_a_copy_of_a_decorated_function_has_the_signature_of_what_was_decorated():
+    @functools.wraps(shifted)
+    def decorated(*args, **kwargs):
+        return shifted(*args, **kwargs)
+
+    copy = with_own_code(decorated)
+    assert inspect.signature(copy) == inspect.signature(shifted)
+    assert copy(X).equal(shifted(X))
 
 
 def test_a_bound_copy_keeps_its_object():

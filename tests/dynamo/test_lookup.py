@@ -94,7 +94,9 @@ def test_a_compiler_inherited_as_an_attribute_is_not_that_of_the_call(compiler):
 
 
 @pytest.mark.parametrize(
-    "thing", [plain, nn.Linear(2, 2), nn.Sequential(), Owner(), 3, None, "f", torch.sin], ids=repr
+    "thing",
+    [plain, nn.Linear(2, 2), nn.Sequential(), Owner(), 3, None, "f", torch.sin],
+    ids=lambda thing: type(thing).__name__,
 )
 def test_what_is_not_compiled(thing):
     assert find_compiler(thing) is None

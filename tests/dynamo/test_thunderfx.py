@@ -52,6 +52,10 @@ class Scale:
 X = torch.linspace(-1, 1, 6)
 
 
+def type_name(thing):
+    return type(thing).__name__
+
+
 @pytest.mark.parametrize(
     "fn",
     [
@@ -278,7 +282,7 @@ def test_the_default_executors_compile_too():
     assert len(compiled._backend.subgraph_infos) == 1
 
 
-@pytest.mark.parametrize("thing", [None, 3, "sin", X, [double_sine]], ids=repr)
+@pytest.mark.parametrize("thing", [None, 3, "sin", X, [double_sine]], ids=type_name)
 def test_what_cannot_be_called_is_refused(thing):
     with pytest.raises(NotCallableError) as caught:
         thunderfx(thing)

@@ -74,9 +74,7 @@ def _copy(function: types.FunctionType) -> types.FunctionType:
         function.__closure__,
     )
     clone.__kwdefaults__ = function.__kwdefaults__
-    functools.update_wrapper(clone, function)
-    del clone.__wrapped__
-    return clone
+    return functools.update_wrapper(clone, function)
 
 
 def _is_of_torch(function: Callable[..., Any]) -> bool:
