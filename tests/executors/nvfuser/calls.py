@@ -197,6 +197,7 @@ CALLS: dict[str, list[Call]] = {
         call(B, X),
         scalars=(call(X, 0.3), call(I, 3, floats=False)),
     ),
+    "aten.floor_divide.default": [call(X, POSITIVE), call(I, 3, floats=False)],
     "aten.true_divide.Tensor": [call(X, POSITIVE)],
     "aten.div.Tensor_mode": [
         call(X, POSITIVE, rounding_mode="trunc"),

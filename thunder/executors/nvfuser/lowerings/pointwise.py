@@ -98,6 +98,11 @@ def div(
     return builder.binary("div", builder.binary("sub", self, rest), other)
 
 
+def floor_divide(builder: Builder, self: Operand, other: Operand) -> TensorValue:
+    """Divides and rounds down."""
+    return div(builder, self, other, "floor")
+
+
 def _rounded_quotient(
     builder: Builder, self: Operand, other: Operand, rounding_mode: str
 ) -> TensorValue:
@@ -282,6 +287,7 @@ LOWERINGS: dict[str, Lowering] = {
     "aten.div.Tensor_mode": _entry(div, _refuse_rounded_division),
     "aten.div.Scalar_mode": _entry(div, _refuse_rounded_division),
     "aten.true_divide.Tensor": _entry(div),
+    "aten.floor_divide.default": _entry(floor_divide, _refuse_integer_rest),
     **_tensor_and_scalar("remainder", _entry(_rest("remainder"), _refuse_integer_rest)),
     **_tensor_and_scalar("fmod", _entry(_rest("fmod"), _refuse_integer_rest)),
     "aten.pow.Tensor_Scalar": _entry(power, _refuse_integer_power),
