@@ -13,6 +13,7 @@
 | `bound_symbol` | a read view for inspection |
 | `copying` | copies of graph modules |
 | `accuracy` | judging a result by its distance from float64 |
+| `float64` | running a program in float64 |
 """
 
 from thunder.trace.bound_symbol import BoundSymbol as BoundSymbol
