@@ -15,6 +15,17 @@ from typing import Any, ClassVar, final
 
 from thunder.errors import DebugFlagError, nearest
 
+_BUILT_IN = {
+    "SAVE_REPRODUCER": "When something fails, write a script that fails the same way by itself.",
+    "TRACE": "Write the executed traces: prologue, forward and backward apart.",
+    "FUSION_REGION": "Write each fusion region as captured.",
+    "FUSION_CODE": "Write the kernels generated for each fusion region.",
+    "TORCH_COMPILE_DEBUG": "Write torch's own debug output into the same folder.",
+    "CHECK_TRACE": (
+        "Run each stage against the one before and name the first pass that changes the result."
+    ),
+}
+_RESERVED = frozenset({"NVFUSER_REGION", "NVFUSER_CODE"})
 _registered: dict[str, DebugFlag] = {}
 
 
@@ -97,7 +108,7 @@ class DebugFlag(metaclass=_FlagType):
         Raises:
             DebugFlagError: The flag is built in.
         """
-        if flag.owner == __name__:
+        if flag.key in _BUILT_IN:
             raise DebugFlagError(f"{flag!r} is built in and cannot be removed")
         if _registered.get(flag.key) is flag:
             del _registered[flag.key]
@@ -222,7 +233,7 @@ def _key(name: str) -> str:
 
 def _order(flag: DebugFlag) -> tuple[int, str]:
     # Built-in flags keep the order of their definition.
-    built_in = flag.owner == __name__
+    built_in = flag.key in _BUILT_IN
     return (0, "") if built_in else (1, flag.key)
 
 
@@ -233,16 +244,6 @@ def _document() -> None:
 
 
 _SUMMARY = DebugFlag.__doc__ or ""
-_RESERVED = frozenset({"NVFUSER_REGION", "NVFUSER_CODE"})
 
-DebugFlag.register(
-    "SAVE_REPRODUCER", "When something fails, write a script that fails the same way by itself."
-)
-DebugFlag.register("TRACE", "Write the executed traces: prologue, forward and backward apart.")
-DebugFlag.register("FUSION_REGION", "Write each fusion region as captured.")
-DebugFlag.register("FUSION_CODE", "Write the kernels generated for each fusion region.")
-DebugFlag.register("TORCH_COMPILE_DEBUG", "Write torch's own debug output into the same folder.")
-DebugFlag.register(
-    "CHECK_TRACE",
-    "Run each stage against the one before and name the first pass that changes the result.",
-)
+for _name, _doc in _BUILT_IN.items():
+    _register(_name, _doc, owner=__name__)
