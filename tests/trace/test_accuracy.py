@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from thunder.trace import accuracy
 from thunder.trace.accuracy import AccuracyVerdict, Distance, compare_to_reference
 from thunder.trace.float64 import run_in_float64
 
@@ -116,7 +117,7 @@ inf, nan = math.inf, math.nan
 
 
 @pytest.mark.parametrize(
-    "eager, compiled, reference, accurate",
+    "eager, compiled, reference, is_accurate",
     [
         ([nan, 1.0], [nan, 1.0], [nan, 1.0], True),
         ([inf, 1.0], [inf, 1.0], [inf, 1.0], True),
@@ -129,10 +130,10 @@ inf, nan = math.inf, math.nan
         ([nan, 1.0], [nan, 2.0], [nan, 1.0], False),
     ],
 )
-def test_infinities_and_nans(eager, compiled, reference, accurate):
+def test_infinities_and_nans(eager, compiled, reference, is_accurate):
     values = [torch.tensor(value) for value in (eager, compiled)]
-    verdict = compare_to_reference(*values, torch.tensor(reference, dtype=torch.float64))
-    assert verdict.accurate is accurate
+    truth = torch.tensor(reference, dtype=torch.float64)
+    assert compare_to_reference(values[0], values[1], truth).accurate is is_accurate
 
 
 def test_structure():
@@ -181,8 +182,6 @@ def test_complex_sparse_empty_and_wrapped():
 
 
 def test_chunks_add_up(monkeypatch):
-    from thunder.trace import accuracy
-
     x = torch.randn(1000)
     whole = compare_to_reference(x, x + 0.1, x.double()).wrong[0].compiled
     monkeypatch.setattr(accuracy, "_CHUNK", 7)

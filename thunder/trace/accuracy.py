@@ -192,7 +192,7 @@ def compare_to_reference(
         True
         >>> print(compare_to_reference(eager, x.exp2(), reference))
         WRONG: 1 of 1 outputs
-          result (float32[1000]): is further from float64 (rms 0.44, largest 0.72) than ...
+          result (float32[1000]): is further from float64 (rms 0.36, largest 0.72) than ...
     """
     judged, truth = dict(_leaves(compiled)), dict(_leaves(reference))
     others = [dict(_leaves(other)) for other in explained]
@@ -276,8 +276,8 @@ def _distances(
         return Distance(), Distance(), Distance()
     if not (eager.is_floating_point() or eager.is_complex()):
         reference = reference.to(compiled.device, compiled.dtype)
-        different = [int((x.to(reference.device) != reference).sum()) for x in (eager, compiled)]
-        return *(Distance(mismatches=count) for count in different), Distance()
+        one, two = (int((x.to(reference.device) != reference).sum()) for x in (eager, compiled))
+        return Distance(mismatches=one), Distance(mismatches=two), Distance()
     flat = [_flat(x) for x in (eager, compiled, reference)]
     sums, largest, strays = [0.0] * 3, [0.0] * 3, 0
     for start in range(0, flat[0].numel(), _CHUNK):
