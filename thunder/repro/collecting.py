@@ -27,6 +27,7 @@ class SourceCollector:
         definitions: Statements for the top of the script, by what they define, in order.
         missing: What could not be written down, each a phrase.
         notes: Sentences for the reader of the script.
+        being_defined: Names of objects whose definitions are being written.
     """
 
     def __init__(self, reserved: Iterable[str] = ()) -> None:
@@ -40,6 +41,7 @@ class SourceCollector:
         self.definitions: dict[str, str] = {}
         self.missing: list[str] = []
         self.notes: list[str] = []
+        self.being_defined: set[str] = set()
 
     def fork(self) -> SourceCollector:
         """Returns a copy to try something on."""
@@ -49,12 +51,14 @@ class SourceCollector:
         fork.definitions |= self.definitions
         fork.missing += self.missing
         fork.notes += self.notes
+        fork.being_defined |= self.being_defined
         return fork
 
     def take(self, fork: SourceCollector) -> None:
         """Becomes what the fork is."""
         self.names, self.definitions = fork.names, fork.definitions
         self.missing, self.notes = fork.missing, fork.notes
+        self.being_defined = fork.being_defined
 
     def define(self, name: str, statement: str) -> bool:
         """Adds a definition.

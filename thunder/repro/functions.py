@@ -35,7 +35,8 @@ def define_function(
     node = find_definition(function)
     if node is None:
         return None
-    name = function.__name__ if isinstance(node, ast.FunctionDef) else "function"
+    is_named = isinstance(node, ast.FunctionDef) and function.__name__.strip("_")
+    name = function.__name__ if is_named else "function"
     if not name.isidentifier():
         return None
     attempt = collector.fork()

@@ -189,10 +189,10 @@ def _few_values(sample: torch.Tensor) -> AbstractRecipe | None:
     if len(set(sample[:64].tolist())) > _FEW:  # a NaN differs from itself, so it leads on
         return None
     values, counts = torch.unique(sample, return_counts=True)
-    if values.numel() > _FEW or values.isnan().any():
-        return None
     if values.numel() == 1:
         return Constant(values.item())
+    if values.numel() > _FEW or sample.numel() < 4 * _FEW or values.isnan().any():
+        return None
     fractions = tuple(rounded(count / sample.numel()) for count in counts.tolist())
     return Choices(tuple(values.tolist()), fractions)
 

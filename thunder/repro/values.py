@@ -196,7 +196,8 @@ def define_bound_objects(collector: SourceCollector) -> None:
         collector: Its `names.objects` are looked at.
     """
     for name, value in list(collector.names.objects.items()):
-        if name not in collector.definitions:
+        if name not in collector.definitions and name not in collector.being_defined:
+            collector.being_defined.add(name)
             expression = _without_literal(value, collector)
             gap = f"  # FILL IN: {collector.missing[-1]}" if expression == "None" else ""
             collector.define(name, f"{name} = {expression}{gap}")
