@@ -431,10 +431,15 @@ def test_neither_keeps_what_it_need_not():
     module = nn.Linear(3, 2)
     stand_in = compile(module)
     stand_in(X)
-    reference = weakref.ref(stand_in)
+    stand_in_alive, module_alive = weakref.ref(stand_in), weakref.ref(module)
+    weight_alive = weakref.ref(module.weight)
     del stand_in
     gc.collect()
-    assert reference() is None
+    assert stand_in_alive() is None
+    del module
+    gc.collect()
+    assert module_alive() is None
+    assert weight_alive() is None
 
 
 def test_the_shared_attributes_outlive_the_name_of_the_module():

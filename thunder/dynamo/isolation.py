@@ -74,7 +74,8 @@ def _copy(function: types.FunctionType) -> types.FunctionType:
         function.__closure__,
     )
     clone.__kwdefaults__ = function.__kwdefaults__
-    return functools.update_wrapper(clone, function)
+    functools.update_wrapper(clone, function)
+    return clone
 
 
 def _is_of_torch(function: Callable[..., Any]) -> bool:
