@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,8 +131,7 @@ class Ops:
         operands = (x, y)
         tensors = [value for value in operands if isinstance(value, TensorView)]
         if not tensors:
-            assert all(isinstance(v, Val) or is_number(v) for v in operands)
-            raise AssertionError(f"{name} of two scalars is not expected here")
+            return self._sizes(name, x, y)
         for value in operands:
             assert isinstance(value, Val), f"{name}: pass scalars by define_scalar, not {value!r}"
         dtypes = {value.data_type for value in tensors}
@@ -161,6 +161,15 @@ class Ops:
             return getattr(torch, TORCH_NAMES.get(name, name))(left, right)
 
         return tensor(result, shape, compute, name)
+
+    def size(self, x, dim):
+        assert isinstance(x, TensorView) and type(dim) is int
+        return Val(DataType.Int, lambda env: run(x, env).shape[dim], symbolic=True)
+
+    def _sizes(self, name, x, y):
+        assert x.data_type is y.data_type is DataType.Int
+        function = getattr(operator, {"div": "floordiv"}.get(name, name))
+        return Val(DataType.Int, lambda env: function(run(x, env), run(y, env)), symbolic=True)
 
     def _operand(self, value, dtype, env):
         found = run(value, env)
@@ -232,6 +241,9 @@ class Ops:
             tensor(x.data_type, shape, lambda env: pair(env)[0], "var"),
             tensor(x.data_type, shape, lambda env: pair(env)[1], "mean"),
         )
+
+    def set(self, x):
+        return tensor(x.data_type, x.sizes, lambda env: run(x, env), "set")
 
     def cumsum(self, x, dim):
         assert x.data_type not in LOW | {DataType.Bool}

@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from thunder.errors import ExecutorError
 from thunder.executors.nvfuser.definition import (
@@ -30,7 +31,8 @@ def build(definition: Definition, library: ModuleType) -> Any:
         ExecutorError: nvFuser refused a call, or gave a result another dtype or rank.
     """
     failure: Exception | None = None
-    with library.FusionDefinition() as fd:
+    # nvFuser computes strides with ATen, which modes of an AOTAutograd trace would intercept.
+    with _disable_current_modes(), library.FusionDefinition() as fd:
         # nvFuser prints what leaves this block by an exception, so nothing does.
         try:
             _play(definition, fd, library)

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 from thunder.executors.nvfuser.definition import (
     Call,
@@ -38,7 +39,7 @@ from thunder.executors.nvfuser.sizes import (
 )
 
 LAYOUT_OPERATORS = frozenset(
-    {"broadcast", "broadcast_in_dim", "cast", "permute", "reshape", "slice", "squeeze"}
+    {"broadcast", "broadcast_in_dim", "cast", "permute", "reshape", "set", "slice", "squeeze"}
     | {"stride_order"}
 )
 """Operators through which nvFuser may return memory of its inputs."""
@@ -62,6 +63,7 @@ class Builder:
         self._outputs: list[TensorValue] = []
         self._names = 0
         self._converted: dict[tuple[Any, torch.dtype | str], TensorValue] = {}
+        self._sources: dict[str, dict[str, TensorValue]] = {}
 
     # -- the frame -------------------------------------------------------------------------------
 
@@ -230,7 +232,8 @@ class Builder:
         return replace(cast, logical=value.logical, exact=True) if raised else cast
 
     def _filled(self, value: Constant, dtype: torch.dtype) -> TensorValue:
-        key = (value, dtype)
+        sizes = tuple(size if isinstance(size, int) else size.name for size in value.sizes)
+        key = ((repr(value.number), value.dtype, sizes), dtype)
         if key not in self._converted:
             number = Literal(number=rounded(value.number, dtype), dtype=dtype)
             filled = self.emit(
@@ -348,12 +351,27 @@ class Builder:
             return self.binary("mul", value, 1, dtype=value.dtype)
         return self.emit(
             operator,
-            value,
+            self._source(value, operator),
             listed,
             keepdim,
             dtype=value.dtype,
             shape=reduced_shape(value.shape, listed, keepdim),
         )
+
+    def _source(self, value: TensorValue, operator: str) -> TensorValue:
+        """Returns `value` in a form that no other kind of reduction reads.
+
+        nvFuser 0.2.36 fails to compile when, say, a sum and a maximum read one tensor: it wants
+        to initialise the tensor's padding for both ("Inconsistent setting of initialization
+        value", predicate_elimination.cpp).
+        """
+        sources = self._sources.setdefault(value.name, {})
+        if operator not in sources:
+            first = not sources
+            sources[operator] = (
+                value if first else self.emit("set", value, dtype=value.dtype, shape=value.shape)
+            )
+        return sources[operator]
 
     def var_mean(
         self, value: TensorValue, dims: int | Sequence[int] | None, correction: int, keepdim: bool
@@ -361,8 +379,15 @@ class Builder:
         """Records the variance and the mean over `dims`."""
         listed = normalized(dims, len(value.shape))
         shape = reduced_shape(value.shape, listed, keepdim)
+        source = self._source(value, "var_mean")
         variance, mean = self.emit_all(
-            "var_mean", value, listed, correction, keepdim, dtype=value.dtype, shapes=[shape, shape]
+            "var_mean",
+            source,
+            listed,
+            correction,
+            keepdim,
+            dtype=value.dtype,
+            shapes=[shape, shape],
         )
         return variance, mean
 
@@ -401,7 +426,7 @@ def _stand_in(value: Operand) -> torch.Tensor | Number:
 @functools.cache
 def _empty(dtype: torch.dtype, has_dimensions: bool) -> torch.Tensor:
     # Tracing modes that are active during a compilation must not see this tensor.
-    with torch.utils._python_dispatch._disable_current_modes():
+    with _disable_current_modes():
         return torch.empty((1,) * has_dimensions, dtype=dtype, device="meta")
 
 

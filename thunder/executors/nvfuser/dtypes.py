@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 
 LOW_PRECISION = frozenset({torch.bfloat16, torch.float16})
 """Dtypes that a fusion holds in float32."""
@@ -60,5 +61,5 @@ def rounded(number: bool | int | float, dtype: torch.dtype) -> bool | int | floa
 @functools.cache
 def _nearest(number: float, dtype: torch.dtype) -> float:
     # Tracing modes that are active during a compilation must not see this tensor.
-    with torch.utils._python_dispatch._disable_current_modes():
+    with _disable_current_modes():
         return torch.tensor(number, dtype=torch.float64).to(dtype).item()

@@ -24,7 +24,7 @@ MAX_INPUTS = 96
 MAX_NODES = 200
 """Nodes of a region. nvFuser's compile time can explode on long chains."""
 
-_LIGHT = frozenset({Kind.COPY, Kind.FACTORY, Kind.VIEW})
+_LIGHT = frozenset({Kind.COPY, Kind.FACTORY, Kind.SIZE, Kind.VIEW})
 
 
 @final

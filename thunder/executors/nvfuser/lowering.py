@@ -28,6 +28,9 @@ class Kind(enum.Enum):
     COPY = "copy"
     """Returns the elements of its first argument in a tensor of its own."""
 
+    SIZE = "size"
+    """Computes a symbolic size. Python does it where a region returns it."""
+
     FACTORY = "factory"
     """Makes a tensor out of numbers."""
 

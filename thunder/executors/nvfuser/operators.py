@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,6 +24,7 @@ from thunder.executors.nvfuser.lowerings import (
     reductions,
     shapes,
     softmax,
+    symbolic,
 )
 
 FAMILIES: Mapping[str, Mapping[str, Lowering]] = {
@@ -39,6 +41,7 @@ FAMILIES: Mapping[str, Mapping[str, Lowering]] = {
     "reductions": reductions.LOWERINGS,
     "shapes": shapes.LOWERINGS,
     "softmax": softmax.LOWERINGS,
+    "symbolic": symbolic.LOWERINGS,
 }
 """Family name to table; matrix products are apart because they are taken on request only."""
 
@@ -90,4 +93,11 @@ def supported_operators() -> tuple[SupportedOperator, ...]:
 
 def lowering_of(node: fx.Node) -> Lowering | None:
     """Returns the lowering of a node, or None when its operator is not in the table."""
-    return LOWERINGS.get(str(node.target)) if node.op == "call_function" else None
+    return LOWERINGS.get(operator_name(node)) if node.op == "call_function" else None
+
+
+def operator_name(node: fx.Node) -> str:
+    """Returns the name of a node's operator: `"aten.add.Tensor"`, or `"operator.add"`."""
+    if isinstance(node.target, types.BuiltinFunctionType):
+        return f"operator.{node.target.__name__}"
+    return str(node.target)

@@ -44,7 +44,7 @@ def is_free(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return isinstance(node.args[0], fx.Node) and is_free(node.args[0])
     lowering = lowering_of(node)
-    return lowering is not None and lowering.kind is Kind.VIEW
+    return lowering is not None and lowering.kind in (Kind.VIEW, Kind.SIZE)
 
 
 def _is_made_of_numbers(node: fx.Node) -> bool:

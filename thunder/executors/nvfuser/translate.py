@@ -100,11 +100,11 @@ class _Translation:
         self.builder.origin = node.name
         try:
             lowered = lowering.lower(self.builder, *args, **kwargs)
-            if isinstance(fakes, torch.Tensor):
-                self._values[node] = _settled(lowered, fakes)
-            else:
+            if isinstance(fakes, tuple | list):
                 pairs = zip(lowered, fakes, strict=True)
                 self._values[node] = tuple(_settled(value, fake) for value, fake in pairs)
+            else:
+                self._values[node] = _settled(lowered, fakes)
         except Exception as error:
             raise ExecutorError(
                 f"{node.target} at {node.name} could not be translated to nvFuser: "
@@ -150,7 +150,7 @@ def _is_row_major(order: Sequence[int]) -> bool:
     return list(order) == list(reversed(range(len(order))))
 
 
-def _settled(value: Operand | None, fake: torch.Tensor | None) -> Operand | None:
+def _settled(value: Operand | None, fake: Any) -> Operand | None:
     """Gives a lowered value the dtype of its node."""
     if value is None or fake is None or not isinstance(value, TensorValue):
         return value
