@@ -7,6 +7,7 @@ import inspect
 import pytest
 import torch
 
+from thunder.dynamo.compiler import EntryPoint
 from thunder.dynamo.options import Owner, divide_options, known_options, option_parameters
 from thunder.errors import OptionError
 
@@ -124,6 +125,11 @@ def test_an_unknown_keyword_gets_the_nearest_known_one(name, hint):
     assert isinstance(caught.value, TypeError)
     assert str(caught.value).startswith(f"{name!r} is no option of thunderfx; ")
     assert hint in str(caught.value)
+
+
+def test_the_entry_point_is_named():
+    with pytest.raises(OptionError, match="'zzz' is no option of jit"):
+        divide_options({"zzz": 1}, EntryPoint.JIT)
 
 
 def test_an_unknown_keyword_like_no_other_gets_the_list():

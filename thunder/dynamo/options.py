@@ -88,7 +88,7 @@ def divide_options(
     if not _takes_anything(torch.compile):
         for name in options:
             if name not in of_torch and name not in of_thunder:
-                raise _unknown(name, options[name])
+                raise _unknown(name, options[name], entry_point)
     for name, value in options.items():
         if name in of_torch:
             _check_value(name, value, of_torch[name].annotation)
@@ -101,9 +101,7 @@ def divide_options(
         compiler["options"] = {
             k: v for k, v in compiler["options"].items() if k not in _OF_TORCH_IN_OPTIONS
         }
-    return DividedOptions(
-        torch_compile=torch_compile, compiler=compiler, entry_point=entry_point
-    )
+    return DividedOptions(torch_compile=torch_compile, compiler=compiler, entry_point=entry_point)
 
 
 def known_options() -> dict[str, Owner]:
@@ -149,12 +147,12 @@ def _refuse_backend(options: Mapping[str, Any]) -> None:
     if "backend" in options:
         raise OptionError(
             "backend= is not an option here: thunderfx(f) is torch.compile(f, backend=B) where B "
-            "is a ThunderCompiler. To choose what runs the regions, use executors=[...]; for "
-            "another backend, call torch.compile(f, backend=...)"
+            "is a ThunderCompiler, and so is thunder.jit. To choose what runs the regions, use "
+            "executors=[...]; for another backend, call torch.compile(f, backend=...)"
         )
 
 
-def _unknown(name: str, value: Any) -> OptionError:
+def _unknown(name: str, value: Any, entry_point: EntryPoint) -> OptionError:
     owners = known_options()
     close = nearest(name, owners)
     if name in inductor_config.get_config_copy():
@@ -168,7 +166,7 @@ def _unknown(name: str, value: Any) -> OptionError:
             if owner in owners.values()
         )
         hint = f"options of {hint}"
-    return OptionError(f"{name!r} is no option of thunderfx; {hint}")
+    return OptionError(f"{name!r} is no option of {entry_point.value}; {hint}")
 
 
 def _check_inductor_options(options: Mapping[str, Any]) -> None:

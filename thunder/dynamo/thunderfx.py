@@ -119,18 +119,18 @@ def compile_callable(fn: Any, options: DividedOptions) -> Any:
 def _check_callable(fn: Any) -> None:
     if isinstance(fn, type):
         raise NotCallableError(
-            f"thunderfx compiles what computes, and {fn.__qualname__} is a class: compile an "
-            f"instance, as in thunderfx({fn.__qualname__}(...))"
+            f"{fn.__qualname__} is a class; compile what computes, an instance of it: "
+            f"{fn.__qualname__}(...)"
         )
     if isinstance(fn, torch.jit.ScriptModule | torch.jit.ScriptFunction):
         raise NotCallableError(
-            "torch.compile cannot look into TorchScript: give thunderfx the Python function or "
-            "module that was scripted or traced"
+            "torch.compile cannot look into TorchScript; compile the Python function or module "
+            "that was scripted or traced"
         )
     if not callable(fn):
         raise NotCallableError(
-            f"thunderfx takes a function, a method, a callable object or an nn.Module, not {fn!r}"
-            f" of type {type(fn).__qualname__}"
+            f"an object of type {type(fn).__qualname__} cannot be called, so there is nothing to "
+            "compile; give a function, a method, a callable object or an nn.Module"
         )
 
 
