@@ -50,6 +50,10 @@ class ReproducerError(ThunderError, RuntimeError):
     """A reproducer could not be written, verified or run."""
 
 
+class BenchmarkError(ThunderError, RuntimeError):
+    """A benchmark cannot be set up, or its results cannot be read."""
+
+
 class DebugFlagError(ThunderError, ValueError):
     """A debug flag or a `THUNDER_*` variable is unknown or has a value that is not accepted."""
 
