@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import symtable
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +68,13 @@ def used_names(source: str) -> frozenset[str]:
     Args:
         source: Statements that parse.
     """
-    return _names(ast.parse(source))
+    return _names(source)
+
+
+def support_names() -> frozenset[str]:
+    """Returns the names that the support module defines."""
+    definitions, imports = _support()
+    return frozenset(definitions) | frozenset(imports)
 
 
 @functools.cache
@@ -85,9 +92,9 @@ def _support() -> tuple[dict[str, _Definition], dict[str, str]]:
             case ast.ImportFrom(module=module, names=aliases):
                 imports |= dict(_from_import(module, alias) for alias in aliases)
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
-                definitions[name] = _Definition(text, _names(node))
+                definitions[name] = _Definition(text, _names(text))
             case ast.Assign(targets=[ast.Name(id=name)]):
-                definitions[name] = _Definition(text, _names(node.value))
+                definitions[name] = _Definition(text, _names(text))
     return definitions, imports
 
 
@@ -96,5 +103,17 @@ def _from_import(module: str | None, alias: ast.alias) -> tuple[str, str]:
     return alias.asname or alias.name, f"from {module} import {alias.name}{renamed}"
 
 
-def _names(root: ast.AST) -> frozenset[str]:
-    return frozenset(node.id for node in ast.walk(root) if isinstance(node, ast.Name))
+def _names(source: str) -> frozenset[str]:
+    """Returns the names that a piece of source takes from outside, local variables left out."""
+    found: set[str] = set()
+    tables = [symtable.symtable(source, "<script>", "exec")]
+    while tables:
+        table = tables.pop()
+        tables += table.get_children()
+        top = table.get_type() == "module"
+        found |= {
+            symbol.get_name()
+            for symbol in table.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or top)
+        }
+    return frozenset(found)

@@ -115,4 +115,4 @@ def flat_memory(tensor: torch.Tensor, dtype: torch.dtype, elements: int) -> torc
 
 def version_of(tensor: torch.Tensor) -> int:
     """Returns a tensor's version counter; inference tensors have none and give 0."""
-    return 0 if tensor.is_inference() else tensor._version
+    return 0 if tensor.is_inference() else int(tensor._version)

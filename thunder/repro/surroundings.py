@@ -20,6 +20,13 @@ _CONFIGS = {
     "torch._inductor.config": inductor_config,
 }
 _AUTOCAST_DEVICES = ("cpu", "cuda", "xpu", "mps")
+_SET_WHILE_COMPILING = (
+    "torch._dynamo.config.assume_static_by_default",
+    "torch._functorch.config.fake_tensor_allow_unsafe_data_ptr_access",
+    "torch._inductor.config.deterministic",  # follows torch.use_deterministic_algorithms
+)
+"""What Dynamo itself changes for the time of a compile."""
+
 _PATH = re.compile(r"['\"]/|\\\\")
 
 
@@ -61,7 +68,7 @@ def record_surroundings() -> Surroundings:
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         settings.append(f"torch.use_deterministic_algorithms(True, warn_only={warn_only})")
     for name, config in _CONFIGS.items():
-        changed = [line for line in config.codegen_config().splitlines() if not _PATH.search(line)]
+        changed = [line for line in config.codegen_config().splitlines() if _is_worth(line)]
         settings += changed
         imports += [f"import {name}"] if changed else []
     return Surroundings(
@@ -70,6 +77,10 @@ def record_surroundings() -> Surroundings:
         imports=tuple(imports),
         gradients=torch.is_grad_enabled(),
     )
+
+
+def _is_worth(line: str) -> bool:
+    return not _PATH.search(line) and line.partition(" = ")[0] not in _SET_WHILE_COMPILING
 
 
 def _contexts() -> list[str]:
