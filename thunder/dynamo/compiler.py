@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import enum
+import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from torch import fx
 from torch._dynamo.utils import get_metrics_context
 
 from thunder.debug import DebugLike, active, torch_debug_output
+from thunder.dynamo.reproducers import save_reproducers
 from thunder.dynamo.subgraph_info import SubgraphInfo
 from thunder.errors import FallbackWarning
 from thunder.pipeline.aot import compile_plainly
@@ -125,6 +128,36 @@ class ThunderCompiler:
         """Names the executors; Dynamo's messages show it."""
         names = ", ".join(executor.name for executor in self.options.executors)
         return f"<ThunderCompiler: {names}>"
+
+    def save_reproducer_to_folder(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        use_pytest_benchmark: bool = False,
+        serialize_inputs: bool = False,
+    ) -> list[Path]:
+        """Writes a script for each thunder region compiled so far.
+
+        Args:
+            folder: Where to write; made when missing.
+            use_pytest_benchmark: Write pytest-benchmark scripts that compare thunder,
+                torch.compile and eager, forward and backward apart.
+            serialize_inputs: Save the real inputs beside each script, instead of drawing inputs
+                of the same kind.
+
+        Returns:
+            The scripts.
+
+        Raises:
+            NotCompiledError: Nothing has been compiled yet.
+            ReproducerError: A file cannot be written.
+        """
+        return save_reproducers(
+            self.subgraph_infos,
+            folder,
+            use_pytest_benchmark=use_pytest_benchmark,
+            serialize_inputs=serialize_inputs,
+        )
 
     @property
     def regions(self) -> list[CompiledRegion]:

@@ -16,6 +16,7 @@ from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
 from thunder.pipeline.stats import StageClock
+from thunder.repro import RecordedInputs, record_inputs
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
 from thunder.transforms.base import Stage
@@ -33,6 +34,7 @@ class CompiledRegion:
         options: What it was compiled with.
         clock: Milliseconds by stage.
         run: What runs it; the object itself may be called too.
+        inputs: What it was first called with, as far as scripts need it.
         failures: Ways that failed and were replaced by a plainer one.
     """
 
@@ -61,6 +63,7 @@ class CompiledRegion:
         self.failures: list[Failure] = []
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
+        self.inputs = RecordedInputs(inputs=())
         self.run: Callable[..., Any] = _not_compiled
 
     def compile(self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> None:
@@ -75,6 +78,8 @@ class CompiledRegion:
             ExecutorError: An executor failed.
         """
         self._guards = GuardFacts.current()
+        with self.clock.stage("record inputs"):
+            self.inputs = record_inputs(example_inputs, graph=self.graph_module.graph)
         with self.clock.stage("compile"):
             graph_module, captured = run_transforms(
                 graph_module,

@@ -52,6 +52,10 @@ class AbstractTransform(abc.ABC):
             The graph module to go on with, and whether anything changed.
         """
 
+    def as_written(self) -> Any:
+        """Returns what the user gave as this transform; scripts print it."""
+        return self
+
     def requires(self, graph_module: fx.GraphModule) -> None:  # noqa: B027 (optional)
         """Raises TransformError when `apply` cannot work on this graph. Default: no demand."""
 
@@ -80,12 +84,17 @@ class FunctionTransform(AbstractTransform):
         """
         self.function = function
         self.stage = stage
+        self._is_own = name is not None or stage is not Stage.ATEN
         self._name = name or getattr(function, "__name__", type(function).__name__)
 
     @property
     def name(self) -> str:
         """The function's name, or the one given."""
         return self._name
+
+    def as_written(self) -> Any:
+        """Returns the plain function, unless it was given a stage or name of its own."""
+        return self if self._is_own else self.function
 
     def apply(self, graph_module: fx.GraphModule) -> tuple[fx.GraphModule, bool]:
         """Calls the function and reads whichever of the usual results it returns."""
