@@ -261,9 +261,11 @@ def measure(
 def show_reproducers(compiled: Callable[..., object], output: Path, console: Console) -> None:
     """Writes one script a graph and says how to run it."""
     paths = save_reproducer(compiled, output / "reproducers")
-    console.print(f"Each of these runs by itself, for example: python {paths[0]}")
+    console.print("Each of these runs by itself:")
     for path in paths:
         console.print(f"  {path}", soft_wrap=True)
+    python = os.path.relpath(sys.executable)
+    console.print(f"For example: {python} {paths[0]} --check_consistency", soft_wrap=True)
 
 
 def _distance(expected: torch.Tensor, actual: torch.Tensor | None) -> float:
