@@ -6,6 +6,7 @@
 | `module_source`, `statements`, `higher_order`, `module_state` | graph modules as classes |
 | `inputs`, `measuring`, `memory`, `recipes`, `sizes` | inputs as recorded |
 | `input_source` | recorded inputs as statements |
+| `callable_source` | plain functions, before there is a graph |
 | `values`, `functions`, `operators`, `triton_kernels`, `process_groups` | other objects as source |
 | `collecting` | what the source of one script has gathered |
 | `compilers` | ways to compile, as source |
@@ -17,6 +18,7 @@
 Templates and the support code are in `templates/`.
 """
 
+from thunder.repro.callable_source import callable_source as callable_source
 from thunder.repro.compilers import EAGER as EAGER
 from thunder.repro.compilers import CompileSource as CompileSource
 from thunder.repro.compilers import call_source as call_source

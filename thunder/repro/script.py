@@ -176,7 +176,7 @@ class _Text:
             "header": "\n".join(self._header().lines()),
             "settings": _section(*self._settings()),
             "definitions": _section(*self._definitions(), apart="\n\n\n"),
-            "module": _section(_comment("The graph."), self.script.module.text, apart="\n"),
+            "module": _titled("The graph.", self.script.module.text),
             "inputs": _section(self._make_module(), self._make_inputs(), around, apart="\n\n\n"),
             "compilers": _section(*map(_compile_function, compilers, compilers.values())),
             "compiler": next(iter(compilers)),
@@ -193,7 +193,7 @@ class _Text:
         body = _fill(template, {**sections, "header": "", "imports": "", "support": ""})
         linked = link(used_names(body))
         sections["imports"] = "\n".join(_sorted(self._imports(linked.imports)))
-        sections["support"] = _section(_comment("Support code."), linked.text, apart="\n")
+        sections["support"] = _titled("Support code.", linked.text)
         return _fill(template, sections)
 
     def _header(self) -> Header:
@@ -232,7 +232,7 @@ class _Text:
             settings.append(f"STORED = {self.stored_name!r}")
         symbols = [f"{name} = {value}" for name, value in self.script.inputs.symbols.items()]
         if symbols:
-            symbols.insert(0, _comment("Sizes that were dynamic, and what they were."))
+            symbols.insert(0, "# Sizes that were dynamic, and what they were.")
         return [*settings, *symbols]
 
     def _definitions(self) -> Iterable[str]:
@@ -305,8 +305,8 @@ def _section(*parts: str, apart: str = "\n") -> str:
     return f"{apart.join(written)}\n\n\n" if written else ""
 
 
-def _comment(title: str) -> str:
-    return f"# {title}"
+def _titled(title: str, text: str) -> str:
+    return _section(f"# {title}", text) if text else ""
 
 
 def _compile_function(name: str, compiler: CompileSource) -> str:

@@ -34,7 +34,7 @@ def floats(shape, low, high, mean=0.0, std=None, dtype=torch.float32, device="cp
         chosen = torch.rand(flat.shape, device=device) < fraction
         if flat.numel():
             chosen[order * flat.numel() // (len(fractions) + 1)] = True
-        flat[chosen] = {"negative_inf": -math.inf, "zero": 0.0}.get(name) or float(name)
+        flat[chosen] = float({"negative_inf": "-inf", "zero": "0"}.get(name, name))
     return x.to(dtype)
 
 
@@ -193,7 +193,13 @@ def wide(x):
 class Float64(TorchDispatchMode):
     """Runs operators in float64, whatever dtypes they are called with."""
 
+    supports_higher_order_operators = True
+
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if isinstance(operator, torch._ops.HigherOrderOperator):
+            with self:
+                run_body = operator.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]
+                return run_body(*args, **(kwargs or {}))
         written = args[:1] if operator._schema.is_mutable else ()
         read = tree_map(wide, args[len(written) :])
         return operator(*written, *read, **tree_map(wide, kwargs or {}))
@@ -306,9 +312,10 @@ def judge(eager, compiled, reference, wobble):
     reference = reference if known else eager
     error, found = distance(eager, reference), distance(compiled, reference)
     moved = distance(reference if wobble is None else wobble, reference)
-    size = distance(reference.nan_to_num(0, 0, 0), torch.zeros_like(reference))
     is_whole = not (eager.is_floating_point() or eager.is_complex())
     unit = 0.0 if is_whole else torch.finfo(eager.dtype).eps
+    finite = reference.to(torch.complex128 if eager.is_complex() else torch.float64)
+    size = distance(finite.nan_to_num(0, 0, 0), torch.zeros_like(finite))
     roundings = (16, 4) if known else (200, 50)
     explained = [4 * max(error[i], moved[i]) + roundings[i] * unit * size[i] for i in (0, 1)]
     words = "from float64" if known else "from eager, without a float64 reference"
