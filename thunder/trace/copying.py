@@ -46,15 +46,25 @@ def copy_graph_module(graph_module: fx.GraphModule) -> fx.GraphModule:
     copied = make_graph_module(
         graph_module, copy_graph(graph_module.graph), type(graph_module).__name__
     )
-    copied.meta = copy.copy(graph_module.meta)
-    copied.train(graph_module.training)
-    for name in _DYNAMO_MODULE_ATTRIBUTES:
-        if name in vars(graph_module):
-            setattr(copied, name, vars(graph_module)[name])
+    inherit_from_dynamo(copied, graph_module)
     for name, child in copied.named_children():
         if isinstance(child, fx.GraphModule):
             setattr(copied, name, copy_graph_module(child))
     return copied
+
+
+def inherit_from_dynamo(graph_module: fx.GraphModule, original: fx.GraphModule) -> None:
+    """Gives a graph module what Dynamo keeps on the one that it was made from.
+
+    Args:
+        graph_module: A copy or a piece of `original`; changed in place.
+        original: The graph module that Dynamo made, or a copy of it.
+    """
+    graph_module.meta = copy.copy(original.meta)
+    graph_module.train(original.training)
+    for name in _DYNAMO_MODULE_ATTRIBUTES:
+        if name in vars(original):
+            setattr(graph_module, name, vars(original)[name])
 
 
 def output_values(graph: fx.Graph) -> list[Any]:

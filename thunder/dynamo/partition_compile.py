@@ -1,0 +1,200 @@
+"""Compiles the partitions of a split graph, in order, and puts them in its place.
+
+What a partition is compiled for depends on what the ones before it return: shapes after in-place
+changes, aliases, gradients. So the split graph is run once on fake tensors, and each partition is
+compiled when the run reaches it. torch's own DDPOptimizer works in this way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, final
+from unittest import mock
+
+import torch
+from torch import fx
+from torch._dynamo.utils import to_fake_tensor
+from torch._guards import TracingContext, tracing
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import PropagateUnbackedSymInts, ShapeEnv
+
+from thunder.dynamo.splitter import Partition, PartitionKind, SplitGraph
+from thunder.trace.copying import copy_graph, copy_graph_module
+
+PartitionCompiler = Callable[[Partition, fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
+"""Compiles a partition: takes it, a copy of its graph module to consume, and fake inputs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+class CompiledSplit:
+    """A split graph with compiled partitions in place.
+
+    Attributes:
+        graph_module: What runs; `forward` is straight-line code that calls the partitions. They
+            are plain attributes of it, not submodules, because calling a module costs more.
+        compiled: For each partition's name, what runs it.
+        example_inputs: For each partition's name, the fake inputs it was compiled for.
+    """
+
+    graph_module: fx.GraphModule
+    compiled: Mapping[str, Callable[..., Sequence[Any]]]
+    example_inputs: Mapping[str, tuple[Any, ...]]
+
+
+def compile_partitions(
+    split: SplitGraph,
+    example_inputs: Sequence[Any],
+    *,
+    compile_thunder: PartitionCompiler,
+    compile_inductor: PartitionCompiler,
+) -> CompiledSplit:
+    """Compiles each partition with the compiler of its kind.
+
+    Args:
+        split: The split graph; it is not changed.
+        example_inputs: What the backend was given with the whole graph: real or fake tensors and
+            symbolic integers.
+        compile_thunder: Compiles thunder partitions.
+        compile_inductor: Compiles Inductor partitions.
+
+    Returns:
+        The compiled partitions and what calls them.
+
+    Raises:
+        Exception: Whatever a compiler raises.
+    """
+    compilers = {
+        PartitionKind.THUNDER: compile_thunder,
+        PartitionKind.INDUCTOR: compile_inductor,
+    }
+    fake_mode = _fake_mode(example_inputs)
+    run = _CompilingRun(split, compilers, fake_mode)
+    with _same_grad_mode():
+        run.run(*(_fake(value, fake_mode) for value in example_inputs))
+    return CompiledSplit(
+        graph_module=fx.GraphModule(
+            {**_attributes(split.split_graph_module), **run.compiled},
+            copy_graph(split.split_graph_module.graph),
+            "SplitGraph",
+        ),
+        compiled=run.compiled,
+        example_inputs=run.example_inputs,
+    )
+
+
+@final
+class _CompilingRun(fx.Interpreter):
+    """Runs a split graph on fake tensors and compiles each partition on the way.
+
+    Attributes:
+        compiled: For each partition's name, what runs it.
+        example_inputs: For each partition's name, the fake inputs it was compiled for.
+    """
+
+    def __init__(
+        self,
+        split: SplitGraph,
+        compilers: Mapping[PartitionKind, PartitionCompiler],
+        fake_mode: FakeTensorMode,
+    ) -> None:
+        super().__init__(split.split_graph_module)
+        self.extra_traceback = False  # an error of a compiler is passed on as it is
+        self.partitions = {partition.name: partition for partition in split.partitions}
+        self.compilers = compilers
+        self.fake_mode = fake_mode
+        self.compiled: dict[str, Callable[..., Sequence[Any]]] = {}
+        self.example_inputs: dict[str, tuple[Any, ...]] = {}
+
+    def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compiles a partition, then runs it."""
+        assert not kwargs
+        partition = self.partitions[target]
+        inputs = tuple(_fake(value, self.fake_mode) for value in args)
+        graph_module = copy_graph_module(partition.graph_module)
+        for node, value in zip(
+            graph_module.graph.find_nodes(op="placeholder"), inputs, strict=True
+        ):
+            node.meta["example_value"] = value
+        with _own_tracing_context():
+            self.compiled[target] = self.compilers[partition.kind](
+                partition, graph_module, list(inputs)
+            )
+        self.example_inputs[target] = inputs
+        with _running_on(self.fake_mode):
+            return _FakeRun(partition.graph_module, self.fake_mode).run(*inputs)
+
+
+@final
+class _FakeRun(PropagateUnbackedSymInts):
+    """Runs a partition on fake tensors; sizes that depend on data keep their names."""
+
+    def __init__(self, graph_module: fx.GraphModule, fake_mode: FakeTensorMode) -> None:
+        super().__init__(graph_module)
+        self.extra_traceback = False
+        self.fake_mode = fake_mode
+
+    def get_attr(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Makes attributes fake too: running must not change the real ones."""
+        return _fake(super().get_attr(target, args, kwargs), self.fake_mode)
+
+
+@contextlib.contextmanager
+def _own_tracing_context() -> Iterator[None]:
+    """Gives AOTAutograd a tracing context to write to, that no other partition writes to.
+
+    The backward is often compiled later, in the context that its forward left behind; there it
+    looks up which inputs it may overwrite. Guards and the fake mode are shared.
+    """
+    context = TracingContext.try_get()
+    with contextlib.nullcontext() if context is None else tracing(copy.copy(context)):
+        yield
+
+
+@contextlib.contextmanager
+def _running_on(fake_mode: FakeTensorMode) -> Iterator[None]:
+    """Lets higher-order operators whose bodies hold real tensors run on fake inputs."""
+    shape_env = fake_mode.shape_env
+    with (
+        mock.patch.object(fake_mode, "allow_non_fake_inputs", True),
+        fake_mode,
+        contextlib.nullcontext()
+        if shape_env is None
+        else shape_env.ignore_fresh_unbacked_symbols(),
+    ):
+        yield
+
+
+def _fake_mode(values: Sequence[Any]) -> FakeTensorMode:
+    context = TracingContext.try_get()
+    if context is not None and context.fake_mode is not None:
+        return context.fake_mode
+    for value in values:
+        if isinstance(value, FakeTensor):
+            return value.fake_mode
+    return FakeTensorMode(shape_env=ShapeEnv())
+
+
+def _fake(value: Any, fake_mode: FakeTensorMode) -> Any:
+    """Makes the fake tensor that AOTAutograd would make of an input."""
+    if not isinstance(value, torch.Tensor) or isinstance(value, FakeTensor):
+        return value
+    if TracingContext.try_get() is not None:
+        return to_fake_tensor(value, fake_mode)
+    return fake_mode.from_tensor(value, static_shapes=True)
+
+
+def _same_grad_mode() -> contextlib.AbstractContextManager[Any]:
+    return torch.set_grad_enabled(torch.is_grad_enabled())
+
+
+def _attributes(split_graph_module: fx.GraphModule) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
+    for node in split_graph_module.graph.find_nodes(op="get_attr"):
+        found: Any = split_graph_module
+        for part in str(node.target).split("."):
+            found = getattr(found, part)
+        attributes[str(node.target)] = found
+    return attributes
