@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.executors.nvfuser.calls import label, parameters, prepare
+from tests.executors.nvfuser.calls import CALLS, calls_of, prepare
 from tests.executors.nvfuser.edges import LAYOUTS, OUTPUTS, aliases, compute, normal
 from tests.executors.nvfuser.harness import (
     check_against_eager,
@@ -25,16 +25,16 @@ from thunder.executors.nvfuser.operators import MATRIX_PRODUCTS
 if (missing := available()) is not None:
     pytest.skip(missing.reason, allow_module_level=True)
 
-CALLS = parameters("cuda")
-CALL_IDS = [label(*entry, place) for place, entry in enumerate(CALLS)]
 CASES = [(program, dtype) for program in PROGRAMS for dtype in program.dtypes]
 CASE_IDS = [f"{program.name}-{str(dtype).removeprefix('torch.')}" for program, dtype in CASES]
 
 
-@pytest.mark.parametrize(("name", "call", "dtype"), CALLS, ids=CALL_IDS)
-def test_operator(name, call, dtype):
-    function, inputs = prepare(name, call, dtype, "cuda")
-    check_against_eager(function, inputs, matmul=name in MATRIX_PRODUCTS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("name", sorted(CALLS))
+def test_operator(name, dtype):
+    for call in calls_of(name, dtype, "cuda"):
+        function, inputs = prepare(name, call, dtype, "cuda")
+        check_against_eager(function, inputs, matmul=name in MATRIX_PRODUCTS)
 
 
 @pytest.mark.parametrize(("program", "dtype"), CASES, ids=CASE_IDS)

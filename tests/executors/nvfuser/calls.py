@@ -415,6 +415,7 @@ CALLS: dict[str, list[Call]] = {
     "aten.gelu_backward.default": [call(X, X), call(X, X, approximate="tanh")],
     "aten.silu.default": [call(X)],
     "aten.silu_backward.default": [call(X, X)],
+    "aten.glu.default": [call(X), call(X, 0)],
     "aten.sigmoid_backward.default": [call(X, POSITIVE)],
     "aten.tanh_backward.default": [call(X, UNIT)],
     "aten.leaky_relu.default": [call(X, 0.1)],
@@ -532,33 +533,24 @@ WIDE_STATISTICS = {
 """Operators whose statistics have other dtypes on the CPU than on CUDA for low precision."""
 
 
-def parameters(device: str) -> list[Any]:
-    """Returns one (name, call, dtype) for each call and each dtype that it is to run in."""
+def calls_of(name: str, dtype: torch.dtype, device: str) -> list[Call]:
+    """Returns the calls of an operator that are to run in a dtype; those without floats run once."""
     found = []
-    for name, calls in CALLS.items():
-        for entry in calls:
-            dtypes = [torch.float32]
-            if entry.floats and _follows_dtype(entry):
-                # float64 takes the same way through the translator as float32: CPU only.
-                dtypes += [torch.bfloat16] if device == "cuda" else [torch.bfloat16, torch.float64]
-            variants = [entry]
-            if LOWERINGS[name].kind in (Kind.VIEW, Kind.MOVEMENT, Kind.COPY):
-                variants.append(Call(entry.args, entry.kwargs, entry.floats, computed=True))
-            if device == "cpu" and name in WIDE_STATISTICS and torch.bfloat16 in dtypes:
-                dtypes.remove(torch.bfloat16)
-            found += [(name, variant, dtype) for variant in variants for dtype in dtypes]
-    return [entry for entry in found if device == "cuda" or entry[0] not in CUDA_ONLY]
+    for entry in CALLS[name]:
+        if dtype is not torch.float32 and not (entry.floats and _follows_dtype(entry)):
+            continue
+        if dtype is torch.bfloat16 and device == "cpu" and name in WIDE_STATISTICS:
+            continue
+        found.append(entry)
+        if LOWERINGS[name].kind in (Kind.VIEW, Kind.MOVEMENT, Kind.COPY):
+            found.append(Call(entry.args, entry.kwargs, entry.floats, computed=True))
+    return found
 
 
 def _follows_dtype(entry: Call) -> bool:
     leaves = tree_leaves((entry.args, entry.kwargs), is_leaf=lambda v: isinstance(v, Spec))
     specs = [leaf for leaf in leaves if isinstance(leaf, Spec) and leaf.dtype is None]
     return any(spec.kind not in ("int", "index", "bool") for spec in specs)
-
-
-def label(name: str, entry: Call, dtype: torch.dtype, place: int) -> str:
-    suffix = "-computed" if entry.computed else ""
-    return f"{name}-{place}-{str(dtype).removeprefix('torch.')}{suffix}"
 
 
 def prepare(name: str, entry: Call, dtype: torch.dtype, device: str) -> tuple[Any, list[Any]]:

@@ -34,13 +34,23 @@ def executor_for(device: str, **options: Any) -> NvFuserExecutor:
     return NvFuserExecutor(device_type=device, library_module=fake_nvfuser, **options)
 
 
-def trace(function: Callable[..., Any], inputs: Sequence[Any]) -> fx.GraphModule:
-    """Returns the ATen graph of `function`, not decomposed, with a tuple of tensors as output."""
+def trace(
+    function: Callable[..., Any], inputs: Sequence[Any], *, decompose: bool = False
+) -> fx.GraphModule:
+    """Returns the ATen graph of `function`, with a tuple of tensors as output.
+
+    Args:
+        function: Takes the inputs.
+        inputs: Tensors.
+        decompose: Whether to decompose as Inductor does and to remove mutations.
+    """
 
     def flat(*args):
         return tuple(x for x in tree_leaves(function(*args)) if isinstance(x, torch.Tensor))
 
-    graph_module = make_fx(flat, tracing_mode="fake")(*inputs)
+    functional = torch.func.functionalize(flat, remove="mutations") if decompose else flat
+    table = select_decomp_table() if decompose else None
+    graph_module = make_fx(functional, table, tracing_mode="fake")(*inputs)
     graph_module.graph.eliminate_dead_code()
     return graph_module
 

@@ -10,8 +10,10 @@ import torch
 
 from thunder.executors.nvfuser.builder import Builder
 from thunder.executors.nvfuser.definition import Number, Operand, TensorValue
+from thunder.executors.nvfuser.layout import slice_one
 from thunder.executors.nvfuser.lowering import Kind, Lowering
 from thunder.executors.nvfuser.lowerings.pointwise import only_float
+from thunder.executors.nvfuser.sizes import all_concrete
 
 TANH_SCALE = math.sqrt(2 / math.pi)
 TANH_CUBIC = 0.044715
@@ -86,6 +88,20 @@ def silu_backward(builder: Builder, grad_output: Operand, self: Operand) -> Tens
     rest = builder.binary("mul", self, builder.binary("sub", 1, sigmoid))
     slope = builder.binary("mul", sigmoid, builder.binary("add", rest, 1))
     return builder.binary("mul", grad_output, slope)
+
+
+def glu(builder: Builder, self: Operand, dim: int = -1) -> TensorValue:
+    """Multiplies one half by the sigmoid of the other."""
+    size = int(builder.result.shape[dim])
+    dim %= len(builder.result.shape)
+    left = slice_one(builder, self, dim, 0, size)
+    right = slice_one(builder, self, dim, size, 2 * size)
+    return builder.binary("mul", left, builder.unary("sigmoid", right))
+
+
+def _refuse_glu(result: torch.Tensor, self: torch.Tensor, *_: Any, **__: Any) -> str | None:
+    refusal = only_float(result)
+    return refusal or (None if all_concrete(self.shape) else "it cuts a symbolic shape")
 
 
 def sigmoid_backward(builder: Builder, grad_output: Operand, output: Operand) -> TensorValue:
@@ -263,4 +279,4 @@ LOWERINGS: dict[str, Lowering] = {
         "softplus_backward": softplus_backward,
         "mish": mish,
     }.items()
-}
+} | {"aten.glu.default": Lowering(lower=glu, kind=Kind.COMPUTE, refuse=_refuse_glu)}
