@@ -27,6 +27,7 @@ from thunder.repro.inputs import RecordedInputs, TensorRecord
 from thunder.repro.linking import TEMPLATES, link, support_names, used_names
 from thunder.repro.module_source import ModuleSource
 from thunder.repro.sizes import SymbolicSize
+from thunder.repro.values import ValueSource
 from thunder.repro.verification import (
     NOT_RUN,
     TIMEOUT_SECONDS,
@@ -47,6 +48,16 @@ class ScriptKind(enum.Enum):
     BENCHMARK = "benchmark"
     """Compares several with pytest-benchmark, forward and backward apart."""
 
+    TIMING = "timing"
+    """Hands several to `runner`, which compares them."""
+
+
+_TEMPLATES = {
+    ScriptKind.RUN: "script.txt",
+    ScriptKind.BENCHMARK: "benchmark.txt",
+    ScriptKind.TIMING: "timing.txt",
+}
+
 
 def _environment() -> str:
     return environment_report().headline()
@@ -60,8 +71,10 @@ class ReproScript:
         title: What it is, in one line.
         module: The graph.
         inputs: What it is called with.
-        compilers: The ways to compile it: one for `RUN`, one or more for `BENCHMARK`.
+        compilers: The ways to compile it: one for `RUN`, one or more for the other kinds.
         kind: What it is for.
+        runner: For `TIMING`, a callable as source; it gets `make_module`, `make_inputs`, the ways
+            to compile by name, whether to differentiate, and the context to run in.
         backward: Whether it differentiates by default; None asks the inputs.
         store_inputs: Whether the real values go to a file beside it.
         expected: How it should end.
@@ -90,6 +103,7 @@ class ReproScript:
     inputs: RecordedInputs
     compilers: tuple[CompileSource, ...]
     kind: ScriptKind = ScriptKind.RUN
+    runner: ValueSource | None = None
     backward: bool | None = None
     store_inputs: bool = False
     expected: Expectation = field(default_factory=Passes)
@@ -169,7 +183,7 @@ class _Text:
 
     def text(self) -> str:
         is_benchmark = self.script.kind is ScriptKind.BENCHMARK
-        template = "benchmark.txt" if is_benchmark else "script.txt"
+        template = _TEMPLATES[self.script.kind]
         compilers = {f"compile_with_{c.identifier}": c for c in self.script.compilers}
         around = self._around()
         sections = {
@@ -187,6 +201,7 @@ class _Text:
             "draws": "Draws" if self.script.module.is_random else "None",
             "options": ", ".join(self._options(bool(around))),
             "backward_test": "",
+            "runner": self.script.runner.expression if self.script.runner else "None",
         }
         if is_benchmark and self.backward:
             sections["backward_test"] = _fill("benchmark_backward.txt", sections)
@@ -202,6 +217,8 @@ class _Text:
         run = [("python FILE", f"runs it once: {kinds}")]
         if script.kind is ScriptKind.BENCHMARK:
             usage = [("pytest FILE", "checks the results and times them (needs pytest-benchmark)")]
+        elif script.kind is ScriptKind.TIMING:
+            usage = [("python FILE", "checks the results and compares the times (needs thunder)")]
         else:
             usage = [
                 *run,
@@ -289,8 +306,9 @@ class _Text:
             imports.add("import torch._dynamo.config")
         if script.kind is ScriptKind.BENCHMARK:
             imports |= {"import contextlib", "import os", "import pytest", "import sys"}
-        if script.inputs.surroundings.contexts:
+        if script.kind is ScriptKind.TIMING or script.inputs.surroundings.contexts:
             imports.add("import contextlib")
+        imports |= set(script.runner.imports) if script.runner else set()
         return imports
 
 
