@@ -300,14 +300,11 @@ class _Recorder:
 
     def _wrapper(self, name: str, value: torch.Tensor, fake: torch.Tensor) -> WrapperRecord:
         attributes, context = value.__tensor_flatten__()  # type: ignore[attr-defined]
-        parts = {
-            attribute: self._tensor(
-                f"{name}_{attribute}",
-                getattr(value, attribute),
-                getattr(fake, attribute, getattr(value, attribute)),
-            )
-            for attribute in attributes
-        }
+        parts = {}
+        for attribute in attributes:
+            part = getattr(value, attribute)
+            like = getattr(fake, attribute, part)
+            parts[attribute] = self.record(f"{name}_{attribute.strip('_')}", part, like)
         written, owner = value_source(context), value_source(type(value))
         self.notes += [f"{name} holds {what}: FILL IN" for what in written.missing + owner.missing]
         return WrapperRecord(

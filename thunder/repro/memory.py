@@ -98,7 +98,7 @@ def reach(tensor: torch.Tensor) -> int:
     if tensor.numel() == 0:
         return 0
     steps = zip(tensor.shape, tensor.stride(), strict=True)
-    return tensor.storage_offset() + 1 + sum((size - 1) * stride for size, stride in steps)
+    return int(tensor.storage_offset()) + 1 + sum((size - 1) * stride for size, stride in steps)
 
 
 def flat_memory(tensor: torch.Tensor, dtype: torch.dtype, elements: int) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Process groups that a graph communicates over, as stubs of one process.
+"""Process groups and device meshes of a program, as stubs of one process.
 
 With torch's fake backend collectives return without talking to anybody, so that a region of a
 run with several ranks runs alone: shapes are right, values that would come from others are not.
@@ -6,6 +6,7 @@ run with several ranks runs alone: shapes are right, values that would come from
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -14,6 +15,9 @@ import torch.distributed as dist
 from torch import fx
 
 from thunder.repro.collecting import SourceCollector
+
+_PLACEMENTS = "torch.distributed.tensor.placement_types"
+"""Looked up among the loaded modules: importing it costs half a second."""
 
 _NAMESPACES = ("_c10d_functional", "_c10d_functional_autograd", "c10d_functional", "_dtensor")
 
@@ -28,10 +32,49 @@ def define_process_groups(graphs: Iterable[fx.Graph], collector: SourceCollector
     names = dict.fromkeys(name for graph in graphs for name in _group_names(graph))
     if not names:
         return
-    sizes = {name: _size_and_rank(name) for name in names}
-    world_size, rank = _size_and_rank(None)
-    if not dist.is_initialized():
-        world_size = max([size for size, _ in sizes.values()], default=1)
+    _define_world(collector)
+    lines = [
+        "groups = {",
+        *(f"    {name!r}: torch.distributed.new_group({_ranks(name)})," for name in names),
+        "}",
+        "torch._C._distributed_c10d._unregister_all_process_groups()",
+        "for group_name, group in groups.items():",
+        "    torch._C._distributed_c10d._register_process_group(group_name, group)",
+    ]
+    collector.define("process groups", "\n".join(lines))
+
+
+def write_distributed(value: Any, collector: SourceCollector) -> str | None:
+    """Writes a device mesh, a placement or a process group.
+
+    Args:
+        value: Anything.
+        collector: Gets imports and the stub of the world.
+
+    Returns:
+        An expression, or None for other values.
+    """
+    meshes, placements = map(sys.modules.get, ("torch.distributed.device_mesh", _PLACEMENTS))
+    owner = f"{type(value).__module__}.{type(value).__qualname__}"
+    if meshes and isinstance(value, meshes.DeviceMesh):
+        _define_world(collector)
+        ranks, names = value.mesh.tolist(), value.mesh_dim_names
+        written = f"{owner}({value.device_type!r}, {ranks}, mesh_dim_names={names!r})"
+    elif placements and isinstance(value, placements.Placement):
+        is_shard, is_partial = value.is_shard(), value.is_partial()
+        argument = value.dim if is_shard else value.reduce_op if is_partial else None
+        written = f"{owner}({'' if argument is None else repr(argument)})"
+    elif dist.is_available() and isinstance(value, dist.ProcessGroup):
+        _define_world(collector)
+        return f"torch.distributed.new_group({dist.get_process_group_ranks(value)})"
+    else:
+        return None
+    collector.names.modules.add(type(value).__module__)
+    return written
+
+
+def _define_world(collector: SourceCollector) -> None:
+    size, rank = (dist.get_world_size(), dist.get_rank()) if dist.is_initialized() else (1, 0)
     collector.names.modules |= {
         "torch.distributed",
         "torch.testing._internal.distributed.fake_pg",
@@ -40,16 +83,11 @@ def define_process_groups(graphs: Iterable[fx.Graph], collector: SourceCollector
         "process groups are stubs of one process: collectives have the right shapes, and the "
         "values of other ranks are missing"
     )
-    lines = [
-        f'torch.distributed.init_process_group("fake", rank={rank}, world_size={world_size}, '
+    collector.define(
+        "default process group",
+        f'torch.distributed.init_process_group("fake", rank={rank}, world_size={size}, '
         "store=torch.testing._internal.distributed.fake_pg.FakeStore())",
-        "for group_name, ranks in {",
-        *(f"    {name!r}: {_ranks(name, size)}," for name, (size, _) in sizes.items()),
-        "}.items():",
-        "    group = torch.distributed.new_group(ranks)",
-        "    torch._C._distributed_c10d._register_process_group(group_name, group)",
-    ]
-    collector.define("process groups", "\n".join(lines))
+    )
 
 
 def _group_names(graph: fx.Graph) -> Iterator[str]:
@@ -69,16 +107,9 @@ def _group_names(graph: fx.Graph) -> Iterator[str]:
                     yield name
 
 
-def _size_and_rank(name: str | None) -> tuple[int, int]:
-    if not dist.is_available() or not dist.is_initialized():
-        return 1, 0
-    group = None if name is None else _resolve(name)
-    return dist.get_world_size(group), max(dist.get_rank(group), 0)
-
-
-def _ranks(name: str, size: int) -> list[int]:
+def _ranks(name: str) -> list[int]:
     if not dist.is_initialized():
-        return list(range(size))
+        return [0]
     return dist.get_process_group_ranks(_resolve(name))
 
 

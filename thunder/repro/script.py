@@ -226,7 +226,8 @@ class _Text:
                 ("python FILE --compute_type forward", "or forward+backward"),
                 ("python FILE --minimize", "shrinks it to the operations that matter"),
             ]
-        gaps = [what for c in script.compilers for what in c.missing]
+        sources = (*self.inputs.values, *script.compilers)
+        gaps = [what for source in sources for what in source.missing]
         return Header(
             title=script.title,
             command=script.command,
@@ -236,7 +237,7 @@ class _Text:
             compilers=[c.name for c in script.compilers],
             split_reasons=script.split_reasons,
             missing=[*script.module.missing, *gaps],
-            notes=[*self.notes, *(note for c in script.compilers for note in c.notes)],
+            notes=list(dict.fromkeys((*self.notes, *(n for s in sources for n in s.notes)))),
             usage=usage,
         )
 

@@ -18,6 +18,7 @@ import torch
 
 from thunder.repro.collecting import SourceCollector, is_installed
 from thunder.repro.functions import define_function
+from thunder.repro.process_groups import write_distributed
 from thunder.repro.recipes import Exactly, Target
 from thunder.trace.literals import literal, qualified_name
 
@@ -106,7 +107,7 @@ def write_value(value: Any, collector: SourceCollector) -> str:
         return "{" + ", ".join(items) + "}"
     if isinstance(value, types.FunctionType) and not is_installed(value.__module__):
         return _program_function(value, collector)
-    known = _by_construction(value, collector)
+    known = write_distributed(value, collector) or _by_construction(value, collector)
     if known is not None:
         return known
     return _literal(value, collector)
@@ -207,7 +208,7 @@ def _without_literal(value: Any, collector: SourceCollector) -> str:
     """Writes a value that is neither a literal nor importable by its own name."""
     if isinstance(value, types.FunctionType) and not is_installed(value.__module__):
         return _program_function(value, collector)
-    made = _by_construction(value, collector)
+    made = write_distributed(value, collector) or _by_construction(value, collector)
     if made is not None:
         return made
     if isinstance(value, torch.Tensor) and (listed := _tensor(value)):
