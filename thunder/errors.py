@@ -54,12 +54,41 @@ class BenchmarkError(ThunderError, RuntimeError):
     """A benchmark cannot be set up, or its results cannot be read."""
 
 
+class ContestantError(BenchmarkError):
+    """A contestant failed while it was timed; the cause is what it raised.
+
+    Attributes:
+        contestant: Its name.
+    """
+
+    def __init__(self, message: str, *, contestant: str) -> None:
+        """Keeps the name beside the message."""
+        super().__init__(message)
+        self.contestant = contestant
+
+
 class DebugFlagError(ThunderError, ValueError):
     """A debug flag or a `THUNDER_*` variable is unknown or has a value that is not accepted."""
 
 
 class FallbackWarning(UserWarning):
     """A region could not be compiled or run as asked for and goes on in a plainer way."""
+
+
+def add_to_message(error: BaseException, reproducer: object) -> None:
+    """Adds where the reproducer of a failure is to the error's message.
+
+    Args:
+        error: The error, about to be raised.
+        reproducer: The script's path; None leaves the message alone.
+    """
+    if reproducer is None:
+        return
+    note = f"Reproducer: {reproducer}"
+    if error.args and isinstance(error.args[0], str):
+        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+    elif hasattr(error, "add_note"):  # Python 3.11
+        error.add_note(note)
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -62,6 +62,14 @@ def _folder(text: str) -> Path | None:
         raise DebugFlagError(f"{error}; name a folder") from error
 
 
+def _switch(text: str) -> bool:
+    if text.lower() in ("", "on", "1"):
+        return True
+    if text.lower() in ("off", "0"):
+        return False
+    raise DebugFlagError("it takes on or off")
+
+
 DEBUG = Variable(
     name="THUNDER_DEBUG",
     values="levels, level names and flag names, separated by commas",
@@ -76,7 +84,14 @@ DEBUG_DIR = Variable(
     help="Where debug output and the reproducers of failures go; made at the first write.",
     parse=_folder,
 )
-VARIABLES: tuple[Variable[Any], ...] = (DEBUG, DEBUG_DIR)
+REPRODUCERS = Variable(
+    name="THUNDER_REPRODUCERS",
+    values="`on` or `off`",
+    default="`on`",
+    help="Whether a failure leaves a script that fails the same way; scripts switch it off.",
+    parse=_switch,
+)
+VARIABLES: tuple[Variable[Any], ...] = (DEBUG, DEBUG_DIR, REPRODUCERS)
 
 
 def parse_environment() -> None:

@@ -14,9 +14,10 @@ from torch import fx
 from torch._dynamo.utils import get_metrics_context
 
 from thunder.debug import DebugLike, active, torch_debug_output
+from thunder.dynamo.failures import reproduce
 from thunder.dynamo.reproducers import save_reproducers
 from thunder.dynamo.subgraph_info import SubgraphInfo
-from thunder.errors import FallbackWarning
+from thunder.errors import FallbackWarning, add_to_message
 from thunder.pipeline.aot import compile_plainly
 from thunder.pipeline.fallback import CONTROL_FLOW
 from thunder.pipeline.options import CompileOptions, Contest, OnFailure, make_options
@@ -199,9 +200,18 @@ class _Compilation:
         except CONTROL_FLOW:
             raise
         except Exception as error:  # the fence around a whole graph
+            script = self._reproduce(error)
             if self.options.on_failure == "raise":
+                add_to_message(error, script)
                 raise
-            return self._fall_back(original, example_inputs, error)
+            return self._fall_back(original, example_inputs, error, script)
+
+    def _reproduce(self, error: Exception) -> Path | None:
+        """Writes a script for what no region has reported yet."""
+        reported = [failure.error for region in self.regions for failure in region.failures]
+        if not self.regions or any(error is known for known in reported):
+            return None
+        return reproduce(self.regions[-1], error)
 
     def _compile_regions(
         self,
@@ -209,7 +219,13 @@ class _Compilation:
         example_inputs: Sequence[Any],
         original: fx.GraphModule,
     ) -> tuple[SubgraphInfo, Callable[..., Any]]:
-        region = CompiledRegion("thunder_0", graph_module, self.options, graph_index=self.index)
+        region = CompiledRegion(
+            "thunder_0",
+            graph_module,
+            self.options,
+            graph_index=self.index,
+            reproduce=reproduce,
+        )
         self.regions = (region,)
         region.compile(graph_module, example_inputs)
         info = SubgraphInfo(
@@ -224,10 +240,14 @@ class _Compilation:
         return info, region.run
 
     def _fall_back(
-        self, original: fx.GraphModule, example_inputs: Sequence[Any], error: Exception
+        self,
+        original: fx.GraphModule,
+        example_inputs: Sequence[Any],
+        error: Exception,
+        script: Path | None,
     ) -> tuple[SubgraphInfo, Callable[..., Any]]:
         name, run = fall_back_whole_graph(
-            original, example_inputs, self.options.inductor_config, error
+            original, example_inputs, self.options.inductor_config, error, script
         )
         info = SubgraphInfo(
             original_graph_module=original,
@@ -237,6 +257,7 @@ class _Compilation:
             thunder_compiled_fns_example_inputs=(),
             submodule_to_compiled_functions={name: run},
             split_reasons=(),
+            failed_regions=self.regions,
         )
         return info, run
 
@@ -253,6 +274,7 @@ def fall_back_whole_graph(
     example_inputs: Sequence[Any],
     inductor_config: Mapping[str, Any],
     error: Exception,
+    script: Path | None,
 ) -> tuple[str, Callable[..., Any]]:
     """Compiles a graph as torch.compile would, or leaves it to eager when that fails too.
 
@@ -261,11 +283,13 @@ def fall_back_whole_graph(
         example_inputs: The inputs of the call that is being compiled.
         inductor_config: Inductor settings.
         error: Why thunder could not take it; the warning gives it.
+        script: The failure's reproducer, if there is one.
 
     Returns:
         A name for what runs the graph, and what runs it.
     """
     failure = f"thunder could not compile a graph: {type(error).__name__}: {error}"
+    failure += f" (reproducer: {script})" if script else ""
     try:
         run = compile_plainly(copy_graph_module(original), example_inputs, inductor_config)
     except CONTROL_FLOW:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from thunder.dynamo.subgraph_info import SubgraphInfo
@@ -52,7 +53,7 @@ def save_reproducers(
     target = make_folder(folder)
     written: list[Path] = []
     for index, info in enumerate(infos):
-        for region in info.thunder_compiled_fns:
+        for region in (*info.thunder_compiled_fns, *info.failed_regions):
             script = region_script(
                 region,
                 title=f"Dynamo graph {index}, region {region.name}",
@@ -72,6 +73,7 @@ def region_script(
     split_reasons: tuple[str, ...] = (),
     benchmark: bool = False,
     serialize_inputs: bool = False,
+    changed_options: Mapping[str, Any] = MappingProxyType({}),
 ) -> ReproScript:
     """Returns the script of one region.
 
@@ -81,8 +83,9 @@ def region_script(
         split_reasons: Why its graph was cut.
         benchmark: Compare thunder, torch.compile and eager.
         serialize_inputs: Keep the real inputs beside the script.
+        changed_options: Options that the script has in place of the user's.
     """
-    thunder = thunderfx_source(user_options(region.options))
+    thunder = thunderfx_source({**user_options(region.options), **changed_options})
     return ReproScript(
         title=title,
         module=module_source(region.graph_module),
@@ -98,8 +101,7 @@ def user_options(options: CompileOptions) -> Mapping[str, Any]:
     """Returns the keywords that give these options to `thunderfx`, without the defaults.
 
     Args:
-        options: The options of a compile. What a script is for makes `on_failure` `"raise"`:
-            a reproducer must not hide what it reproduces.
+        options: The options of a compile.
     """
     written: dict[str, Any] = {}
     if options.requested_executors != "auto":
@@ -113,5 +115,6 @@ def user_options(options: CompileOptions) -> Mapping[str, Any]:
         written["contest"] = options.contest
     if options.inductor_config:
         written["options"] = dict(options.inductor_config)
-    written["on_failure"] = "raise"
+    if options.on_failure != "fallback":
+        written["on_failure"] = options.on_failure
     return written

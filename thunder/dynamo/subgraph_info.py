@@ -26,6 +26,8 @@ class SubgraphInfo:
         thunder_compiled_fns_example_inputs: For each of them, a fake value for each input.
         submodule_to_compiled_functions: For each partition's name, what runs it.
         split_reasons: Why nodes left the thunder regions; empty when none did.
+        failed_regions: Regions that could not be compiled, so that the whole graph runs by
+            Inductor or in eager mode; empty as a rule.
     """
 
     original_graph_module: fx.GraphModule
@@ -35,6 +37,7 @@ class SubgraphInfo:
     thunder_compiled_fns_example_inputs: Sequence[Sequence[Any]]
     submodule_to_compiled_functions: Mapping[str, Callable[..., Any]]
     split_reasons: Sequence[SplitReason]
+    failed_regions: Sequence[CompiledRegion] = ()
 
     def __str__(self) -> str:
         """A readable summary: sizes, partitions, reasons, executors."""
@@ -58,7 +61,7 @@ def _count(graph_module: fx.GraphModule) -> int:
 
 def _describe(compiled: Callable[..., Any]) -> str:
     if not isinstance(compiled, CompiledRegion):
-        return "torch.compile's Inductor"
+        return "by Inductor, as torch.compile would"
     operators = _count(compiled.graph_module)
     fusions = [
         symbol.sym.name

@@ -7,6 +7,7 @@ is tried.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -35,14 +36,14 @@ class Failure:
         direction: The graph.
         stage: `"compile"` or `"first run"`.
         way: What was tried, in words.
-        next_way: What is tried next, in words.
+        next_way: What is tried next, in words; None when nothing is left and it is raised.
         error: What it raised.
     """
 
     direction: Direction
     stage: str
     way: str
-    next_way: str
+    next_way: str | None
     error: Exception
 
 
@@ -87,7 +88,7 @@ class GuardedGraph:
             request: The graph.
             options: The user's options; `on_failure="raise"` leaves one way only.
             on_lowered: Told the traces of each way that compiled.
-            on_failure: Told each failure that another way follows.
+            on_failure: Told each failure.
 
         Raises:
             Exception: Whatever the last way raised.
@@ -98,6 +99,7 @@ class GuardedGraph:
         self._pristine: GraphRequest | None = request
         self._on_lowered = on_lowered
         self._on_failure = on_failure
+        self._lock = threading.RLock()
         self._lowered = self._lower_next(None)
         self._run: Run = self._first_run
 
@@ -110,7 +112,7 @@ class GuardedGraph:
         while True:
             way, options = self._ways.pop(0)
             if failed is not None:
-                self._report(failed, way)
+                self._report(*failed, way)
             request = self._pristine
             assert request is not None
             if self._ways:
@@ -121,6 +123,7 @@ class GuardedGraph:
                 raise
             except Exception as error:  # the fence around compiling
                 if not self._ways:
+                    self._report("compile", way, error, None)
                     raise
                 failed = ("compile", way, error)
                 continue
@@ -128,8 +131,7 @@ class GuardedGraph:
             self._on_lowered(lowered.traces)
             return lowered
 
-    def _report(self, failed: tuple[str, str, Exception], next_way: str) -> None:
-        stage, way, error = failed
+    def _report(self, stage: str, way: str, error: Exception, next_way: str | None) -> None:
         assert self._pristine is not None
         self._on_failure(
             Failure(
@@ -142,8 +144,13 @@ class GuardedGraph:
         )
 
     def _first_run(self, inputs: list[Any]) -> Sequence[Any]:
-        assert self._pristine is not None
-        snapshot = take_snapshot(self._pristine.graph_module.graph, inputs) if self._ways else None
+        with self._lock:
+            if self._pristine is not None:
+                return self._run_watched(self._pristine.graph_module.graph, inputs)
+        return self._run(inputs)  # another thread was first
+
+    def _run_watched(self, graph: fx.Graph, inputs: list[Any]) -> Sequence[Any]:
+        snapshot = take_snapshot(graph, inputs) if self._ways else None
         while True:
             try:
                 outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
@@ -151,6 +158,7 @@ class GuardedGraph:
                 raise
             except Exception as error:  # the fence around the first run
                 if snapshot is None or not self._ways:
+                    self._report("first run", self._way, error, None)
                     raise
                 inputs = snapshot.restore()
                 self._lowered = self._lower_next(("first run", self._way, error))

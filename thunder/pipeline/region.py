@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, final
 
 from torch import fx
 
 from thunder.debug import GraphDump, active, torch_debug_output
-from thunder.errors import FallbackWarning
+from thunder.errors import FallbackWarning, add_to_message
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
 from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
@@ -21,6 +22,11 @@ from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
 from thunder.transforms.base import Stage
 from thunder.transforms.pipeline import run_transforms
+
+
+def _no_script(region: CompiledRegion, error: Exception) -> Path | None:
+    del region, error
+    return None
 
 
 @final
@@ -45,6 +51,7 @@ class CompiledRegion:
         options: CompileOptions,
         *,
         graph_index: int = 0,
+        reproduce: Callable[[CompiledRegion, Exception], Path | None] = _no_script,
     ) -> None:
         """Prepares a region; `compile` makes it runnable.
 
@@ -53,6 +60,7 @@ class CompiledRegion:
             graph_module: The captured graph; a copy is kept.
             options: What to compile it with.
             graph_index: Which of its callable's Dynamo graphs it is of.
+            reproduce: Writes a script for a failure of the region, and returns its path.
         """
         self.name = name
         self._dump = GraphDump(f"graph{graph_index}_{name}")
@@ -61,6 +69,7 @@ class CompiledRegion:
         self.clock = StageClock()
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
+        self._reproduce = reproduce
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
         self.inputs = RecordedInputs(inputs=())
@@ -106,6 +115,11 @@ class CompiledRegion:
     def calls(self) -> int:
         """How often it was run; counted by the graph that runs, so that a call costs no more."""
         return sum(graph.calls for graph in self._entered)
+
+    @property
+    def dump_name(self) -> str:
+        """Its name in the debug folder, unique in the process."""
+        return self._dump.name
 
     def traces(self, direction: Direction) -> list[TraceCtx]:
         """Returns the stages of one graph; the last is executed.
@@ -162,18 +176,22 @@ class CompiledRegion:
                 direction=direction,
                 aot_arguments=aot_arguments,
             )
-            graph = GuardedGraph(
-                request, self.options, on_lowered=keep, on_failure=self._warn_of_fallback
-            )
+            graph = GuardedGraph(request, self.options, on_lowered=keep, on_failure=self._report)
         if direction is not Direction.BACKWARD:
             self._entered.append(graph)
         return graph
 
-    def _warn_of_fallback(self, failure: Failure) -> None:
+    def _report(self, failure: Failure) -> None:
         self.failures.append(failure)
+        script = self._reproduce(self, failure.error)
+        if failure.next_way is None:
+            add_to_message(failure.error, script)
+            return
+        where = f" Reproducer: {script}" if script else ""
         warnings.warn(
             f"{self.name}: the {failure.direction.value} graph could not be used as asked for "
-            f"({failure.stage}; {failure.way}): {failure.error}. It goes on by {failure.next_way}.",
+            f"({failure.stage}; {failure.way}): {failure.error}. "
+            f"It goes on by {failure.next_way}.{where}",
             FallbackWarning,
             stacklevel=2,
         )
