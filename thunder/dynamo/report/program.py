@@ -1,0 +1,109 @@
+"""The report about a whole program: its graphs, and why there is more than one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+from thunder.dynamo.report.break_reason import BreakReason
+from thunder.dynamo.report.capture import capture
+from thunder.dynamo.report.fx_graph import FXGraphReport
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class FXReport:
+    """What Dynamo makes of a program.
+
+    Attributes:
+        program: The program's name.
+        fx_graph_reports: One report for each graph, in the order of capture.
+        dynamo_break_reasons: Why Dynamo broke the program into graphs, the same break once.
+    """
+
+    program: str
+    fx_graph_reports: list[FXGraphReport]
+    dynamo_break_reasons: list[BreakReason]
+
+    @property
+    def operators(self) -> dict[str, int]:
+        """The operators of all graphs with the number of calls, the most frequent first."""
+        total: Counter[str] = Counter()
+        for report in self.fx_graph_reports:
+            total.update(report.operators)
+        return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
+
+    def __str__(self) -> str:
+        """Returns sizes, graphs and break reasons, readable."""
+        graphs, breaks = self.fx_graph_reports, self.dynamo_break_reasons
+        total = sum(self.operators.values())
+        lines = [
+            f"{self.program}: {_count(len(graphs), 'graph')}, {_count(total, 'operator')}, "
+            f"{_count(sum(each.count for each in breaks), 'graph break')}"
+        ]
+        for reason in breaks:
+            lines += ["", f"break: {reason}"]
+        for report in graphs:
+            lines += ["", str(report)]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns everything but the graphs themselves, ready for JSON."""
+        return {
+            "program": self.program,
+            "breaks": [reason.to_json() for reason in self.dynamo_break_reasons],
+            "graphs": [report.to_json() for report in self.fx_graph_reports],
+        }
+
+
+def fx_report(
+    fn: Callable[..., Any],
+    *args: Any,
+    compile_options: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> FXReport:
+    """Runs a program once and reports the graphs that Dynamo makes of it.
+
+    The graphs run as they are, so this needs neither thunder's compiler nor Inductor.
+
+    Args:
+        fn: A function, method, callable or module.
+        args: Its positional arguments.
+        compile_options: Keywords of torch.compile, such as `{"dynamic": True}`.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        The report. It keeps the graphs and small copies of their inputs, not the model.
+
+    Raises:
+        OptionError: A compile option is unknown or is not torch.compile's.
+        Exception: What `fn` raises.
+
+    Example:
+        >>> import torch
+        >>> def foo(x):
+        ...     x = x.exp()
+        ...     torch._dynamo.graph_break()
+        ...     return x.sum()
+        >>> report = fx_report(foo, torch.zeros(2))
+        >>> len(report.fx_graph_reports), report.operators
+        (2, {'Tensor.exp': 1, 'Tensor.sum': 1})
+        >>> report.dynamo_break_reasons[0].source_line.code
+        'torch._dynamo.graph_break()'
+    """
+    captured = capture(fn, args, kwargs, compile_options or {})
+    return FXReport(
+        program=_program_name(fn),
+        fx_graph_reports=[FXGraphReport(captured=graph) for graph in captured.graphs],
+        dynamo_break_reasons=list(captured.break_reasons),
+    )
+
+
+def _program_name(fn: Callable[..., Any]) -> str:
+    return getattr(fn, "__qualname__", None) or type(fn).__qualname__
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
