@@ -53,14 +53,27 @@ def test_breaks_name_the_users_lines():
 
 
 def test_same_break_is_listed_once():
+    def unrolled(x):
+        return inner(inner(inner(x)))
+
+    first, *others = fx_report(unrolled, torch.ones(2)).dynamo_break_reasons
+    assert first.source_line.function == "inner"
+    assert [reason.stack for reason in others].count(first.stack) == 0
+
+
+def test_function_that_dynamo_skips_has_a_reason():
     def loop(x):
         for _ in range(3):
             x = x.sin()
             torch._dynamo.graph_break()
         return x
 
-    (reason,) = fx_report(loop, torch.ones(2)).dynamo_break_reasons
-    assert reason.count == 3
+    report = fx_report(loop, torch.ones(2))
+    (reason,) = report.dynamo_break_reasons
+    assert report.fx_graph_reports == []
+    assert reason.skipped
+    assert reason.source_line.code == "torch._dynamo.graph_break()"
+    assert "graph break in a for/while loop" in reason.explanation
 
 
 def test_kwargs_are_the_functions():

@@ -5,13 +5,18 @@ The only module that knows where torch says so.
 
 from __future__ import annotations
 
+import linecache
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from torch._dynamo.utils import graph_break_reasons
+from torch._dynamo.utils import (
+    CompilationMetrics,
+    get_compilation_metrics,
+    graph_break_reasons,
+)
 
 from thunder.trace.source_lines import SourceLine, relative_path
 
@@ -31,6 +36,7 @@ class BreakReason:
         hints: What to do about it.
         stack: The user's lines, outermost call first.
         count: How often the same break occurred.
+        skipped: Whether a whole function runs uncompiled because of it, as with a break in a loop.
     """
 
     reason: str
@@ -38,6 +44,7 @@ class BreakReason:
     hints: tuple[str, ...] = ()
     stack: tuple[SourceLine, ...] = ()
     count: int = 1
+    skipped: bool = False
 
     @property
     def source_line(self) -> SourceLine | None:
@@ -50,6 +57,7 @@ class BreakReason:
         lines = [f"{self.reason}{times}"]
         lines += [f"  at {line}" for line in reversed(self.stack)]
         lines += [f"  why: {self.explanation}"] if self.explanation else []
+        lines += ["  effect: the whole function runs uncompiled"] if self.skipped else []
         lines += [f"  hint: {hint}" for hint in self.hints]
         return "\n".join(lines)
 
@@ -61,6 +69,7 @@ class BreakReason:
             "hints": list(self.hints),
             "stack": [str(line) for line in self.stack],
             "count": self.count,
+            "skipped": self.skipped,
         }
 
 
@@ -84,11 +93,25 @@ def recorded_breaks() -> Iterator[BreakLog]:
     """
     log = BreakLog()
     known = {id(reason): reason for reason in graph_break_reasons}
+    frames = {id(frame): frame for frame in get_compilation_metrics()}
     try:
         yield log
     finally:
         fresh = [r for r in graph_break_reasons if id(r) not in known]
-        log.reasons = _counted(_break_reason(r.reason, r.user_stack) for r in fresh)
+        found = [_break_reason(r.reason, map(_source_line, r.user_stack)) for r in fresh]
+        failed = [f for f in get_compilation_metrics() if f.fail_reason and id(f) not in frames]
+        found += [_skipped_frame(frame) for frame in failed]
+        log.reasons = _counted(found)
+
+
+def _skipped_frame(frame: CompilationMetrics) -> BreakReason:
+    """Says why Dynamo gave up a function, of which no graph is left to tell."""
+    file, number = frame.fail_user_frame_filename, frame.fail_user_frame_lineno or 0
+    stack = ()
+    if file:
+        code = linecache.getline(file, number).strip()
+        stack = (SourceLine(relative_path(file), number, frame.co_name or "?", code),)
+    return replace(_break_reason(frame.fail_reason or "", stack), skipped=True)
 
 
 def _counted(reasons: Iterable[BreakReason]) -> list[BreakReason]:
@@ -111,7 +134,7 @@ def _is_same_deeper_in(reason: BreakReason, last: BreakReason) -> bool:
     )
 
 
-def _break_reason(text: str, user_stack: Iterable[Any]) -> BreakReason:
+def _break_reason(text: str, stack: Iterable[SourceLine]) -> BreakReason:
     head, *rest = [_ADDRESS.sub("0x...", line.strip()) for line in text.strip().splitlines()] or [
         "unknown"
     ]
@@ -126,7 +149,7 @@ def _break_reason(text: str, user_stack: Iterable[Any]) -> BreakReason:
         reason=head,
         explanation=" ".join(found["explanation"]),
         hints=tuple(found["hints"]),
-        stack=tuple(map(_source_line, user_stack)),
+        stack=tuple(stack),
     )
 
 

@@ -12,7 +12,8 @@ from typing import Any, cast, final
 
 from torch import fx
 
-from thunder.dynamo.compiler import ThunderCompiler, recompile_reason
+from thunder.dynamo.compilation import recompile_reason
+from thunder.dynamo.compiler import ThunderCompiler
 from thunder.dynamo.isolation import torch_compile
 from thunder.dynamo.options import divide_options
 from thunder.dynamo.report.break_reason import BreakReason, recorded_breaks
