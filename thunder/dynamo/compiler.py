@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import enum
 import os
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import fx
-from torch._dynamo.utils import get_metrics_context
 
 from thunder.debug import DebugLike, active, torch_debug_output
-from thunder.dynamo.failures import reproduce
+from thunder.dynamo.compilation import Compilation
 from thunder.dynamo.reproducers import save_reproducers
 from thunder.dynamo.subgraph_info import SubgraphInfo
-from thunder.errors import FallbackWarning, add_to_message
-from thunder.pipeline.aot import compile_plainly
-from thunder.pipeline.fallback import CONTROL_FLOW
-from thunder.pipeline.options import CompileOptions, Contest, OnFailure, make_options
+from thunder.pipeline.options import Contest, OnFailure, make_options
 from thunder.pipeline.region import CompiledRegion
 from thunder.pipeline.stats import CompileRecord, CompileStats
-from thunder.trace.copying import copy_graph_module
 
 
 class EntryPoint(enum.Enum):
@@ -118,7 +111,7 @@ class ThunderCompiler:
             What Dynamo calls in place of the graph.
         """
         compile_options = self.options.with_inductor(mode, options)
-        compilation = _Compilation(len(self.subgraph_infos), compile_options)
+        compilation = Compilation(len(self.subgraph_infos), compile_options)
         with active(compile_options.debug), torch_debug_output():
             info, run = compilation.compile(graph_module, example_inputs)
         self.subgraph_infos.append(info)
@@ -172,148 +165,3 @@ class ThunderCompiler:
             cache_hits=sum(max(region.calls - 1, 0) for region in self.regions),
             compiles=tuple(self._records),
         )
-
-
-@dataclass(slots=True)
-class _Compilation:
-    """The compile of one Dynamo graph.
-
-    Attributes:
-        index: The graph's place among the callable's graphs.
-        options: The options.
-        reason: The guard that failed, when this is a recompile.
-        regions: The thunder regions made.
-    """
-
-    index: int
-    options: CompileOptions
-    reason: str | None = None
-    regions: tuple[CompiledRegion, ...] = ()
-
-    def compile(
-        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
-    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
-        self.reason = recompile_reason()
-        original = copy_graph_module(graph_module)
-        try:
-            return self._compile_regions(graph_module, example_inputs, original)
-        except CONTROL_FLOW:
-            raise
-        except Exception as error:  # the fence around a whole graph
-            script = self._reproduce(error)
-            if self.options.on_failure == "raise":
-                add_to_message(error, script)
-                raise
-            return self._fall_back(original, example_inputs, error, script)
-
-    def _reproduce(self, error: Exception) -> Path | None:
-        """Writes a script for what no region has reported yet."""
-        reported = [failure.error for region in self.regions for failure in region.failures]
-        if not self.regions or any(error is known for known in reported):
-            return None
-        return reproduce(self.regions[-1], error)
-
-    def _compile_regions(
-        self,
-        graph_module: fx.GraphModule,
-        example_inputs: Sequence[Any],
-        original: fx.GraphModule,
-    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
-        region = CompiledRegion(
-            "thunder_0",
-            graph_module,
-            self.options,
-            graph_index=self.index,
-            reproduce=reproduce,
-        )
-        self.regions = (region,)
-        region.compile(graph_module, example_inputs)
-        info = SubgraphInfo(
-            original_graph_module=original,
-            original_split_graph_module=original,
-            split_graph_module=original,
-            thunder_compiled_fns=(region,),
-            thunder_compiled_fns_example_inputs=(_examples(original),),
-            submodule_to_compiled_functions={region.name: region},
-            split_reasons=(),
-        )
-        return info, region.run
-
-    def _fall_back(
-        self,
-        original: fx.GraphModule,
-        example_inputs: Sequence[Any],
-        error: Exception,
-        script: Path | None,
-    ) -> tuple[SubgraphInfo, Callable[..., Any]]:
-        name, run = fall_back_whole_graph(
-            original, example_inputs, self.options.inductor_config, error, script
-        )
-        info = SubgraphInfo(
-            original_graph_module=original,
-            original_split_graph_module=original,
-            split_graph_module=original,
-            thunder_compiled_fns=(),
-            thunder_compiled_fns_example_inputs=(),
-            submodule_to_compiled_functions={name: run},
-            split_reasons=(),
-            failed_regions=self.regions,
-        )
-        return info, run
-
-    def record(self) -> CompileRecord:
-        return CompileRecord(
-            graph_index=self.index,
-            recompile_reason=self.reason,
-            stages=self.regions[0].clock.milliseconds if self.regions else {},
-        )
-
-
-def fall_back_whole_graph(
-    original: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    inductor_config: Mapping[str, Any],
-    error: Exception,
-    script: Path | None,
-) -> tuple[str, Callable[..., Any]]:
-    """Compiles a graph as torch.compile would, or leaves it to eager when that fails too.
-
-    Args:
-        original: The Dynamo graph; copies of it are used.
-        example_inputs: The inputs of the call that is being compiled.
-        inductor_config: Inductor settings.
-        error: Why thunder could not take it; the warning gives it.
-        script: The failure's reproducer, if there is one.
-
-    Returns:
-        A name for what runs the graph, and what runs it.
-    """
-    failure = f"thunder could not compile a graph: {type(error).__name__}: {error}"
-    failure += f" (reproducer: {script})" if script else ""
-    try:
-        run = compile_plainly(copy_graph_module(original), example_inputs, inductor_config)
-    except CONTROL_FLOW:
-        raise
-    except Exception as inductor_error:  # noqa: BLE001 (the fence around a whole graph)
-        warnings.warn(
-            f"{failure}. Inductor could not either ({type(inductor_error).__name__}: "
-            f"{inductor_error}). The graph runs in eager mode.",
-            FallbackWarning,
-            stacklevel=2,
-        )
-        return "eager_0", copy_graph_module(original).forward
-    warnings.warn(f"{failure}. It goes on by Inductor.", FallbackWarning, stacklevel=2)
-    return "inductor_0", run
-
-
-def recompile_reason() -> str | None:
-    """Returns the guard that made Dynamo compile again, or None for a first compile."""
-    reason = get_metrics_context()._metrics.get("recompile_reason")
-    if not reason or "BACKEND_MATCH" in reason:  # the code was compiled for another backend
-        return None
-    return str(reason)
-
-
-def _examples(graph_module: fx.GraphModule) -> tuple[Any, ...]:
-    inputs = graph_module.graph.find_nodes(op="placeholder")
-    return tuple(node.meta.get("example_value") for node in inputs)

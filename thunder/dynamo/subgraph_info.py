@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from torch import fx
 
+from thunder.dynamo.split_reason import SplitReason
 from thunder.pipeline.region import CompiledRegion
-
-if TYPE_CHECKING:
-    from thunder.dynamo.splitter import SplitReason
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

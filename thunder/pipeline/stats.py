@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
 
 
@@ -15,13 +15,25 @@ class CompileRecord:
     Attributes:
         graph_index: Its place among the graphs of the callable, from 0.
         recompile_reason: The guard that failed, in Dynamo's words; None for a first compile.
-        stages: Milliseconds by stage, in order of their start; a stage's time includes that of
-            the stages that ran inside it. Backward graphs compiled later are added then.
+        clocks: The clock of each region.
     """
 
     graph_index: int
     recompile_reason: str | None
-    stages: dict[str, float] = field(default_factory=dict)
+    clocks: tuple[StageClock, ...] = ()
+
+    @property
+    def stages(self) -> dict[str, float]:
+        """Milliseconds by stage, summed over regions, in order of their start.
+
+        A stage's time includes that of the stages that ran inside it. Backward graphs that are
+        compiled later are added then.
+        """
+        total: dict[str, float] = {}
+        for clock in self.clocks:
+            for name, milliseconds in clock.milliseconds.items():
+                total[name] = total.get(name, 0.0) + milliseconds
+        return total
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
