@@ -518,7 +518,6 @@ CALLS: dict[str, list[Call]] = {
     "aten.bmm.default": [call(f(2, 4, 6), f(2, 6, 3))],
     "aten.addmm.default": [call(f(5), X, f(6, 5)), call(f(5), X, f(6, 5), beta=0.5, alpha=2)],
 }  # fmt: skip
-"""`prims.inductor_random.default` has tests of its own."""
 
 
 CUDA_ONLY = {"aten._fused_rms_norm.default", "aten._fused_rms_norm_backward.default"}

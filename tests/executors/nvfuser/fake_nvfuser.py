@@ -58,8 +58,9 @@ class Val:
 @dataclass(eq=False)
 class TensorView(Val):
     sizes: tuple[int, ...] = ()
-    strides_checked: Any = None
     source: str = ""
+    expanded: frozenset[int] = frozenset()
+    """Dimensions without elements of their own, which nvFuser returns with stride 0."""
 
     def dtype(self):
         return self.data_type
@@ -125,7 +126,7 @@ class Ops:
             assert dtype is not DataType.Bool, f"{name} on {dtype}"
         result = DataType.Bool if name in TESTS or name == "logical_not" else dtype
         function = getattr(torch, TORCH_NAMES.get(name, name))
-        return tensor(result, x.sizes, lambda env: function(run(x, env)), name)
+        return tensor(result, x.sizes, lambda env: function(run(x, env)), name, x.expanded)
 
     def _binary(self, name, x, y):
         operands = (x, y)
@@ -160,7 +161,7 @@ class Ops:
                 return torch.div(left, right, rounding_mode=mode)
             return getattr(torch, TORCH_NAMES.get(name, name))(left, right)
 
-        return tensor(result, shape, compute, name)
+        return tensor(result, shape, compute, name, without_elements(operands, shape))
 
     def size(self, x, dim):
         assert isinstance(x, TensorView) and type(dim) is int
@@ -192,12 +193,13 @@ class Ops:
                 run(condition, env), self._operand(x, dtype, env), self._operand(y, dtype, env)
             ),
             "where",
+            without_elements(parts, shape),
         )
 
     def cast(self, x, dtype):
         assert isinstance(x, TensorView) and isinstance(dtype, DataType)
         assert dtype is not DataType.Bool, "cast to bool by a comparison"
-        return tensor(dtype, x.sizes, lambda env: run(x, env).to(dtype.value), "cast")
+        return tensor(dtype, x.sizes, lambda env: run(x, env).to(dtype.value), "cast", x.expanded)
 
     def _reduce(self, name, x, dims, keepdim):
         assert isinstance(dims, list) and dims, "dims is a list that is not empty"
@@ -216,7 +218,9 @@ class Ops:
                 value = value.prod(dim, keepdim=keepdim)
             return value
 
-        return tensor(x.data_type, shape, compute, name)
+        kept = [dim for dim in range(x.ndim) if keepdim or dim not in dims]
+        expanded = {at for at, dim in enumerate(kept) if dim in x.expanded and dim not in dims}
+        return tensor(x.data_type, shape, compute, name, expanded)
 
     def sum(self, x, dims, keepdim=False):
         return self._reduce("sum", x, dims, keepdim)
@@ -243,7 +247,7 @@ class Ops:
         )
 
     def set(self, x):
-        return tensor(x.data_type, x.sizes, lambda env: run(x, env), "set")
+        return tensor(x.data_type, x.sizes, lambda env: run(x, env), "set", x.expanded)
 
     def cumsum(self, x, dim):
         assert x.data_type not in LOW | {DataType.Bool}
@@ -253,6 +257,7 @@ class Ops:
 
     def reshape(self, x, new_shape):
         assert isinstance(new_shape, list)
+        assert not x.expanded, "nvFuser 0.2.36 gives wrong values here"
         assert sum(size == -1 for size in new_shape if is_number(size)) <= 1
         shape = tuple(size if type(size) is int else -1 for size in new_shape)
         known = [size for size in x.sizes if size != -1]
@@ -271,7 +276,10 @@ class Ops:
     def permute(self, x, dims):
         assert sorted(dims) == list(range(x.ndim))
         shape = tuple(x.sizes[dim] for dim in dims)
-        return tensor(x.data_type, shape, lambda env: run(x, env).permute(dims), "permute")
+        expanded = {at for at, dim in enumerate(dims) if dim in x.expanded}
+        return tensor(
+            x.data_type, shape, lambda env: run(x, env).permute(dims), "permute", expanded
+        )
 
     def broadcast(self, x, flags):
         assert all(type(flag) is bool for flag in flags) and flags.count(False) == x.ndim
@@ -284,12 +292,17 @@ class Ops:
                 value = value.unsqueeze(dim) if flag else value
             return value
 
-        return tensor(x.data_type, shape, compute, "broadcast")
+        kept = [dim for dim, flag in enumerate(flags) if not flag]
+        return tensor(x.data_type, shape, compute, "broadcast", {kept[dim] for dim in x.expanded})
 
     def squeeze(self, x, dims):
         assert all(x.sizes[dim] == 1 for dim in dims), "squeeze of a dimension not known to be 1"
         shape = tuple(size for dim, size in enumerate(x.sizes) if dim not in dims)
-        return tensor(x.data_type, shape, lambda env: run(x, env).squeeze(dims), "squeeze")
+        kept = [dim for dim in range(x.ndim) if dim not in dims]
+        expanded = {at for at, dim in enumerate(kept) if dim in x.expanded}
+        return tensor(
+            x.data_type, shape, lambda env: run(x, env).squeeze(dims), "squeeze", expanded
+        )
 
     def broadcast_in_dim(self, x, shape, dims):
         assert list(dims) == sorted(set(dims)) and len(dims) == x.ndim
@@ -308,7 +321,9 @@ class Ops:
                 flags[dim] = size
             return value.reshape(flags).expand(wanted)
 
-        return tensor(x.data_type, tuple(sizes), compute, "broadcast_in_dim")
+        real = {dim for old, dim in enumerate(dims) if x.sizes[old] != 1 and old not in x.expanded}
+        expanded = {dim for dim, size in enumerate(sizes) if size != 1 and dim not in real}
+        return tensor(x.data_type, tuple(sizes), compute, "broadcast_in_dim", expanded)
 
     def slice(self, x, starts, ends):
         assert isinstance(starts, list) and isinstance(ends, list)
@@ -316,7 +331,7 @@ class Ops:
         assert all(end <= size for end, size in zip(ends, x.sizes, strict=True))
         shape = tuple(end - start for start, end in zip(starts, ends, strict=True))
         places = tuple(slice(start, end) for start, end in zip(starts, ends, strict=True))
-        return tensor(x.data_type, shape, lambda env: run(x, env)[places], "slice")
+        return tensor(x.data_type, shape, lambda env: run(x, env)[places], "slice", x.expanded)
 
     def pad(self, x, widths, value=None):
         assert isinstance(value, Val)
@@ -354,7 +369,7 @@ class Ops:
             inverse = [outer.index(dim) for dim in range(x.ndim)]
             return value.permute(outer).contiguous().permute(inverse)
 
-        return tensor(x.data_type, x.sizes, compute, "stride_order")
+        return tensor(x.data_type, x.sizes, compute, "stride_order", x.expanded)
 
     # -- the rest --------------------------------------------------------------------------------
 
@@ -409,25 +424,25 @@ class Ops:
         shape = (*x.sizes[:-1], y.sizes[-1])
         return tensor(x.data_type, shape, lambda env: run(x, env) @ run(y, env), "matmul")
 
-    def _draw(self, draw, shape, seed, offset):
-        assert isinstance(seed, Val) and isinstance(offset, Val)
-        sizes = tuple(size if type(size) is int else -1 for size in shape)
 
-        def compute(env):
-            generator = torch.Generator().manual_seed(int(run(seed, env)) % 2**63)
-            return draw([number(size, env) for size in shape], generator=generator)
-
-        return tensor(DataType.Float, sizes, compute, "random")
-
-    def uniform(self, low, high, shape, *, rng_seed, rng_offset):
-        return self._draw(torch.rand, shape, rng_seed, rng_offset)
-
-    def normal(self, mean, deviation, shape, *, rng_seed, rng_offset):
-        return self._draw(torch.randn, shape, rng_seed, rng_offset)
+def tensor(dtype, sizes, compute, source, expanded=()):
+    return TensorView(
+        dtype, compute, sizes=tuple(sizes), source=source, expanded=frozenset(expanded)
+    )
 
 
-def tensor(dtype, sizes, compute, source):
-    return TensorView(dtype, compute, sizes=tuple(sizes), source=source)
+def without_elements(values, sizes):
+    """Returns the dimensions that no operand of an elementwise operator has elements for."""
+    real = set()
+    for value in values:
+        if isinstance(value, TensorView):
+            lead = len(sizes) - value.ndim
+            real |= {
+                lead + dim
+                for dim, size in enumerate(value.sizes)
+                if size != 1 and dim not in value.expanded
+            }
+    return {dim for dim, size in enumerate(sizes) if size != 1 and dim not in real}
 
 
 def reduced(sizes, dims, keepdim):
@@ -465,7 +480,12 @@ class FusionDefinition:
             assert flag is None if size == 1 else True, "a size of 1 needs None"
         if is_cpu:
             assert not shape, "only scalars may be on the CPU"
-        value = TensorView(dtype, lambda env: env["missing"], sizes=tuple(shape), source="input")
+        expanded = {
+            dim
+            for dim, size in enumerate(shape)
+            if size != 1 and contiguity[len(shape) - 1 - stride_order[dim]] is None
+        }
+        value = tensor(dtype, shape, lambda env: env["missing"], "input", expanded)
         self.inputs.append(value)
         self.checks.append((tuple(shape), tuple(contiguity), tuple(stride_order)))
         return value
@@ -484,6 +504,7 @@ class FusionDefinition:
 
     def add_output(self, value):
         assert isinstance(value, TensorView)
+        assert not value.expanded, f"{value.source} would come back with stride 0"
         self.outputs.append(value)
 
     @property

@@ -67,11 +67,8 @@ def _play(definition: Definition, fd: Any, library: ModuleType) -> None:
 
 def _call(call: Call, values: dict[str, Any], fd: Any, library: ModuleType) -> None:
     arguments = [_argument(argument, values, fd, library) for argument in call.arguments]
-    keywords = {
-        name: _argument(argument, values, fd, library) for name, argument in call.keywords.items()
-    }
     try:
-        returned = getattr(fd.ops, call.operator)(*arguments, **keywords)
+        returned = getattr(fd.ops, call.operator)(*arguments)
     except Exception as error:
         raise ExecutorError(
             f"nvFuser refused {call.operator} for {call.origin}: {type(error).__name__}: {error}"

@@ -15,120 +15,44 @@ import torch
 from torch.utils._python_dispatch import _disable_current_modes
 
 from thunder.executors.nvfuser.definition import (
-    Call,
     Constant,
-    Definition,
     Literal,
     Number,
     Operand,
-    ScalarInput,
     ScalarValue,
     SizeArgument,
-    TensorInput,
     TensorValue,
 )
-from thunder.executors.nvfuser.descriptors import Descriptor
 from thunder.executors.nvfuser.dtypes import LOW_PRECISION, compute_dtype, rounded
+from thunder.executors.nvfuser.recorder import Recorder
 from thunder.executors.nvfuser.sizes import (
     Shape,
     broadcast,
-    concrete_shape,
     count,
     normalized,
     same_shape,
 )
 
-LAYOUT_OPERATORS = frozenset(
-    {"broadcast", "broadcast_in_dim", "cast", "permute", "reshape", "set", "slice", "squeeze"}
-    | {"stride_order"}
-)
-"""Operators through which nvFuser may return memory of its inputs."""
-
 
 class Builder:
-    """A fusion in the making.
+    """What lowerings write a fusion with.
 
     Attributes:
+        recorder: Gets the calls.
         result: The fake value of the ATen node that is being lowered: a tensor, or a tuple of
             tensors (None for those that were not asked for).
-        origin: The name of that node.
     """
 
-    def __init__(self) -> None:
-        """Starts with nothing."""
-        self.result: Any = None
-        self.origin = ""
-        self._inputs: list[TensorInput | ScalarInput] = []
-        self._calls: list[Call] = []
-        self._outputs: list[TensorValue] = []
-        self._names = 0
-        self._converted: dict[tuple[Any, torch.dtype | str], TensorValue] = {}
-        self._sources: dict[str, dict[str, TensorValue]] = {}
-
-    # -- the frame -------------------------------------------------------------------------------
-
-    def tensor_input(
-        self, fake: torch.Tensor, sizes: tuple[int, ...], layout: Descriptor, position: int
-    ) -> TensorValue:
-        """Adds an input tensor.
+    def __init__(self, recorder: Recorder) -> None:
+        """Starts with nothing.
 
         Args:
-            fake: What the graph knows of it.
-            sizes: Its sizes, -1 where symbolic.
-            layout: Its strides in nvFuser's terms.
-            position: Which of the region's placeholders it is.
+            recorder: Gets the calls.
         """
-        value = self._tensor(fake.dtype, concrete_shape(fake.shape), exact=True)
-        self._inputs.append(
-            TensorInput(
-                value=value,
-                position=position,
-                sizes=sizes,
-                contiguity=layout.contiguity,
-                stride_order=layout.stride_order,
-                is_cpu=fake.device.type == "cpu" and fake.ndim == 0,
-            )
-        )
-        return value
-
-    def scalar_input(self, position: int) -> ScalarValue:
-        """Adds an integer that is known when the fusion runs."""
-        value = ScalarValue(name=self._name("s"), dtype=torch.int64)
-        self._inputs.append(ScalarInput(value=value, position=position))
-        return value
-
-    def output(self, value: TensorValue) -> None:
-        """Adds an output."""
-        self._outputs.append(value)
-
-    def definition(self) -> Definition:
-        """Returns what was recorded."""
-        return Definition(
-            inputs=tuple(self._inputs), calls=tuple(self._calls), outputs=tuple(self._outputs)
-        )
-
-    @property
-    def is_row_major(self) -> bool:
-        """Whether nothing so far could make nvFuser choose another order of dimensions."""
-        permuted = any(call.operator == "permute" for call in self._calls)
-        return not permuted and all(
-            list(entry.stride_order) == list(reversed(range(len(entry.stride_order))))
-            for entry in self._inputs
-            if isinstance(entry, TensorInput)
-        )
-
-    def shares_memory(self, value: TensorValue) -> bool:
-        """Whether nvFuser might return `value` as a view of an input or of another output."""
-        root = self._root(value)
-        taken = [entry.value for entry in self._inputs]
-        taken += [self._root(output) for output in self._outputs]
-        return any(root is other or root.name == other.name for other in taken)
-
-    def _root(self, value: Any) -> Any:
-        producers = {result.name: call for call in self._calls for result in call.results}
-        while (call := producers.get(value.name)) and call.operator in LAYOUT_OPERATORS:
-            value = call.arguments[0]
-        return value
+        self.recorder = recorder
+        self.result: Any = None
+        self._converted: dict[tuple[Any, torch.dtype | str], TensorValue] = {}
+        self._sources: dict[str, dict[str, TensorValue]] = {}
 
     def emit(
         self,
@@ -137,21 +61,9 @@ class Builder:
         dtype: torch.dtype,
         shape: Sequence[Any],
         exact: bool = False,
-        **keywords: Any,
     ) -> TensorValue:
-        """Records a call that returns one tensor.
-
-        Args:
-            operator: Name in nvFuser's `ops`.
-            *arguments: As nvFuser takes them.
-            dtype: Dtype of the result, which building verifies.
-            shape: Sizes of the result.
-            exact: Whether the result's elements are known to be values of its logical dtype.
-            **keywords: As nvFuser takes them.
-        """
-        (value,) = self.emit_all(
-            operator, *arguments, dtype=dtype, shapes=[shape], exact=exact, **keywords
-        )
+        """Records a call that returns one tensor; see `Recorder.call`."""
+        (value,) = self.emit_all(operator, *arguments, dtype=dtype, shapes=[shape], exact=exact)
         return value
 
     def emit_all(
@@ -161,44 +73,14 @@ class Builder:
         dtype: torch.dtype,
         shapes: Sequence[Sequence[Any]],
         exact: bool = False,
-        **keywords: Any,
     ) -> tuple[TensorValue, ...]:
         """Records a call that returns several tensors of one dtype."""
-        results = tuple(self._tensor(dtype, tuple(shape), exact=exact) for shape in shapes)
-        self._record(operator, arguments, keywords, results)
-        return results
+        listed = [tuple(shape) for shape in shapes]
+        return self.recorder.call(operator, arguments, dtype=dtype, shapes=listed, exact=exact)
 
     def emit_scalar(self, operator: str, *arguments: Any) -> ScalarValue:
         """Records a call that returns an integer."""
-        value = ScalarValue(name=self._name("s"), dtype=torch.int64)
-        self._record(operator, arguments, {}, (value,))
-        return value
-
-    def _record(
-        self, operator: str, arguments: Any, keywords: dict[str, Any], results: tuple[Any, ...]
-    ) -> None:
-        self._calls.append(
-            Call(
-                operator=operator,
-                arguments=arguments,
-                keywords=keywords,
-                results=results,
-                origin=self.origin,
-            )
-        )
-
-    def _tensor(self, dtype: torch.dtype, shape: Shape, *, exact: bool) -> TensorValue:
-        return TensorValue(
-            name=self._name("t"),
-            dtype=dtype,
-            logical=dtype,
-            shape=shape,
-            exact=exact or dtype in LOW_PRECISION,
-        )
-
-    def _name(self, stem: str) -> str:
-        self._names += 1
-        return f"{stem}{self._names - 1}"
+        return self.recorder.scalar_call(operator, arguments)
 
     # -- dtypes ----------------------------------------------------------------------------------
 
@@ -261,6 +143,29 @@ class Builder:
     def promoted(self, left: Operand, right: Operand) -> torch.dtype:
         """Returns the dtype that ATen promotes two operands to."""
         return torch.result_type(_stand_in(left), _stand_in(right))
+
+    def real(self, value: TensorValue) -> TensorValue:
+        """Gives expanded dimensions elements of their own, by multiplying with a tensor of ones."""
+        if not value.expanded:
+            return value
+        key = (value.name, "real")
+        if key not in self._converted:
+            held = self.held(value, compute_dtype(value.dtype))
+            sizes = [
+                size if isinstance(size, int) else self.emit_scalar("size", held, dim)
+                for dim, size in enumerate(held.shape)
+            ]
+            one = Constant(
+                number=rounded(1, held.dtype),
+                dtype=held.dtype,
+                shape=held.shape,
+                sizes=tuple(sizes),
+            )
+            operator = "logical_and" if held.dtype is torch.bool else "mul"
+            ones = self.held(one, held.dtype)
+            made = self.emit(operator, held, ones, dtype=held.dtype, shape=held.shape)
+            self._converted[key] = made
+        return replace(self._converted[key], logical=value.logical, exact=value.exact)
 
     # -- operators -------------------------------------------------------------------------------
 

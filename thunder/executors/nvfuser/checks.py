@@ -13,7 +13,12 @@ from torch.utils._pytree import tree_leaves
 from thunder.executors.nvfuser.descriptors import is_dense
 from thunder.executors.nvfuser.dtypes import DATA_TYPE_NAMES
 from thunder.executors.nvfuser.lowering import Kind, Lowering
-from thunder.executors.nvfuser.operators import MATRIX_PRODUCTS, lowering_of, operator_name
+from thunder.executors.nvfuser.operators import (
+    DECLINED,
+    MATRIX_PRODUCTS,
+    lowering_of,
+    operator_name,
+)
 from thunder.executors.nvfuser.sizes import all_concrete, concrete
 
 MAX_RANK = 8
@@ -35,7 +40,8 @@ def refusal_reason(node: fx.Node, *, device_type: str, matmul: bool) -> str | No
         return _element_reason(node, device_type=device_type, matmul=matmul)
     lowering = lowering_of(node)
     if lowering is None:
-        return f"{operator_name(node)} has no translation to nvFuser"
+        name = operator_name(node)
+        return DECLINED.get(name.rpartition(".")[0], f"{name} has no translation to nvFuser")
     if operator_name(node) in MATRIX_PRODUCTS and not matmul:
         return "matrix products are left to the vendor's libraries"
     results = [leaf for leaf in tree_leaves(node.meta.get("val")) if leaf is not None]

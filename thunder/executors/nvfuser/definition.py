@@ -6,7 +6,7 @@ Python. Both read the same records, so the text is the fusion, constants include
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
@@ -27,6 +27,7 @@ class TensorValue:
             is held in float32.
         shape: Its sizes.
         exact: Whether every element is known to be a value of `logical`.
+        expanded: The dimensions that nvFuser only broadcasts; see `expansion.py`.
     """
 
     name: str
@@ -34,6 +35,7 @@ class TensorValue:
     logical: torch.dtype
     shape: Shape
     exact: bool
+    expanded: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -122,14 +124,12 @@ class Call:
     Attributes:
         operator: Its name in `fd.ops`.
         arguments: Values, literals, dtypes, plain Python numbers and lists of these.
-        keywords: The same, by name.
         results: What the call returns.
         origin: The ATen node that it is part of.
     """
 
     operator: str
     arguments: tuple[Any, ...]
-    keywords: dict[str, Any] = field(default_factory=dict)
     results: tuple[TensorValue | ScalarValue, ...]
     origin: str
 

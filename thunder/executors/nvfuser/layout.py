@@ -33,7 +33,7 @@ def stored(builder: Builder, value: Operand) -> TensorValue:
 
     A cut writes the value to memory, where low precision takes half the space.
     """
-    value = tensor(builder, value)
+    value = builder.real(tensor(builder, value))
     return builder.held(value, value.logical)
 
 
@@ -62,6 +62,7 @@ def reshape(
     value = tensor(builder, value)
     if same_shape(value.shape, shape):
         return value
+    value = builder.real(value)
     known = [concrete(size) for size in shape]
     sizes = [size if number is None else number for size, number in zip(sizes, known, strict=True)]
     return _moved(builder, "reshape", value, list(sizes), shape=shape)
@@ -165,5 +166,5 @@ def cat(
     builder: Builder, values: Sequence[Operand], dim: int, dtype: torch.dtype, shape: Shape
 ) -> TensorValue:
     """Joins `values` along `dim` as tensors of `dtype`."""
-    pieces = [builder.held(value, dtype) for value in values]
+    pieces = [builder.held(builder.real(tensor(builder, value)), dtype) for value in values]
     return builder.emit("cat", pieces, dim, dtype=dtype, shape=shape, exact=True)

@@ -20,7 +20,6 @@ from thunder.executors.nvfuser.lowerings import (
     matmul,
     normalization,
     pointwise,
-    random,
     reductions,
     shapes,
     softmax,
@@ -37,7 +36,6 @@ FAMILIES: Mapping[str, Mapping[str, Lowering]] = {
     "losses": losses.LOWERINGS,
     "normalization": normalization.LOWERINGS,
     "pointwise": pointwise.LOWERINGS,
-    "random": random.LOWERINGS,
     "reductions": reductions.LOWERINGS,
     "shapes": shapes.LOWERINGS,
     "softmax": softmax.LOWERINGS,
@@ -55,6 +53,59 @@ LOWERINGS: Mapping[str, Lowering] = {
 """Every lowering by the name of its operator, such as `"aten.add.Tensor"`."""
 
 assert len(LOWERINGS) == sum(map(len, FAMILIES.values())) + len(MATRIX_PRODUCTS), "listed twice"
+
+_NO_SEED = "nvFuser cannot read a seed from memory, and eager's random numbers are not its own"
+_NO_ADDING = "nvFuser cannot add to places that may coincide"
+_NO_PLACES = "nvFuser finds the largest values but not where they are"
+_LIBRARY = "it is left to the vendor's libraries"
+
+DECLINED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            "prims.inductor_random",
+            "prims.inductor_randint",
+            "prims.inductor_seeds",
+            "prims.inductor_lookup_seed",
+            "aten.rand",
+            "aten.rand_like",
+            "aten.randn",
+            "aten.randn_like",
+            "aten.bernoulli",
+            "aten.native_dropout",
+        ),
+        _NO_SEED,
+    ),
+    **dict.fromkeys(
+        (
+            "aten.embedding_dense_backward",
+            "aten.index_add",
+            "aten.index_put",
+            "aten._unsafe_index_put",
+            "aten._unsafe_masked_index_put_accumulate",
+            "aten.scatter_add",
+            "aten.scatter_reduce",
+        ),
+        _NO_ADDING,
+    ),
+    **dict.fromkeys(
+        ("aten.argmax", "aten.argmin", "aten.max", "aten.min", "aten.sort", "aten.topk"),
+        _NO_PLACES,
+    ),
+    **dict.fromkeys(
+        (
+            "aten.convolution",
+            "aten.convolution_backward",
+            "aten._scaled_dot_product_cudnn_attention",
+            "aten._scaled_dot_product_cudnn_attention_backward",
+            "aten._scaled_dot_product_efficient_attention",
+            "aten._scaled_dot_product_efficient_attention_backward",
+            "aten._scaled_dot_product_flash_attention",
+            "aten._scaled_dot_product_flash_attention_backward",
+        ),
+        _LIBRARY,
+    ),
+}
+"""Why some operators have no lowering, by name without the overload."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,8 +129,8 @@ def supported_operators() -> tuple[SupportedOperator, ...]:
     """Returns the supported operators by family and name.
 
     Example:
-        >>> [row.name for row in supported_operators() if row.family == "random"]
-        ['prims.inductor_random.default']
+        >>> [row.name for row in supported_operators() if row.family == "casts"]
+        ['aten._to_copy.default', 'prims.convert_element_type.default']
     """
     families = {**FAMILIES, "matmul": MATRIX_PRODUCTS}
     return tuple(

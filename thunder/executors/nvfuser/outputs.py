@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
+from torch.fx.node import map_arg
 
 from thunder.executors.nvfuser.lowering import Kind
 from thunder.executors.nvfuser.operators import lowering_of
@@ -74,7 +75,7 @@ def plan_outputs(graph: fx.Graph) -> OutputPlan:
             fused[node] = None
     order = {node: place for place, node in enumerate(graph.nodes)}
     outputs = tuple(sorted(fused, key=order.__getitem__))
-    if list(outputs) == list(returned):
+    if isinstance(returned, tuple | list) and list(outputs) == list(returned):
         return OutputPlan(fused=outputs, epilogue=None)
     steps = sorted(epilogue, key=order.__getitem__)
     return OutputPlan(fused=outputs, epilogue=_program(graph, outputs, steps))
@@ -82,7 +83,7 @@ def plan_outputs(graph: fx.Graph) -> OutputPlan:
 
 def _nodes(returned: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.node.map_arg(returned, lambda node: found.append(node))
+    map_arg(returned, lambda node: found.append(node))
     return found
 
 
@@ -95,5 +96,5 @@ def _program(
         copies[node] = program.placeholder(node.name)
     for node in steps:
         copies[node] = program.node_copy(node, copies.__getitem__)
-    program.output(fx.node.map_arg(graph.output_node().args[0], copies.__getitem__))
+    program.output(map_arg(graph.output_node().args[0], copies.__getitem__))
     return fx.GraphModule({}, program)

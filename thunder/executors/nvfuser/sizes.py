@@ -88,8 +88,12 @@ def normalized(dims: int | Sequence[int] | None, rank: int) -> list[int]:
 
 def hints(sizes: Iterable[Size]) -> tuple[int, ...] | None:
     """Returns the sizes that the graph was traced with, or None where one is not known."""
-    numbers = tuple(
-        size if isinstance(size, int) else size.node.hint if size.node.has_hint() else None
-        for size in sizes
-    )
-    return None if None in numbers else numbers
+    numbers: list[int] = []
+    for size in sizes:
+        if isinstance(size, int):
+            numbers.append(size)
+        elif size.node.has_hint():
+            numbers.append(int(size.node.hint))
+        else:
+            return None
+    return tuple(numbers)

@@ -103,7 +103,6 @@ def _input(entry: TensorInput | ScalarInput) -> str:
 
 def _call(call: Call) -> str:
     arguments = [_argument(argument) for argument in call.arguments]
-    arguments += [f"{name}={_argument(argument)}" for name, argument in call.keywords.items()]
     names = ", ".join(value.name for value in call.results)
     return f"{names} = fd.ops.{call.operator}({', '.join(arguments)})"
 

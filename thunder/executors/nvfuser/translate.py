@@ -18,6 +18,7 @@ from thunder.executors.nvfuser.descriptors import describe_layout
 from thunder.executors.nvfuser.dtypes import compute_dtype
 from thunder.executors.nvfuser.layout import tensor
 from thunder.executors.nvfuser.operators import lowering_of
+from thunder.executors.nvfuser.recorder import Recorder
 from thunder.executors.nvfuser.sizes import concrete, hints
 
 
@@ -55,7 +56,7 @@ def translate(
             translation.call(node)
     for node in outputs:
         translation.output(node)
-    return translation.builder.definition()
+    return translation.recorder.definition()
 
 
 def _needed(outputs: Sequence[fx.Node]) -> set[fx.Node]:
@@ -71,20 +72,21 @@ def _needed(outputs: Sequence[fx.Node]) -> set[fx.Node]:
 
 class _Translation:
     def __init__(self) -> None:
-        self.builder = Builder()
+        self.recorder = Recorder()
+        self.builder = Builder(self.recorder)
         self._values: dict[fx.Node, Any] = {}
 
     def input(self, node: fx.Node, position: int, layout: InputLayout | None) -> None:
         fake = node.meta["val"]
         if layout is None:
-            self._values[node] = self.builder.scalar_input(position)
+            self._values[node] = self.recorder.scalar_input(position)
             return
         sizes = tuple(
             _declared(concrete(size), actual)
             for size, actual in zip(fake.shape, layout.sizes, strict=True)
         )
         described = describe_layout(layout.sizes, layout.strides)
-        self._values[node] = self.builder.tensor_input(fake, sizes, described, position)
+        self._values[node] = self.recorder.tensor_input(fake, sizes, described, position)
 
     def call(self, node: fx.Node) -> None:
         if node.target is operator.getitem:
@@ -97,7 +99,7 @@ class _Translation:
             raise ExecutorError(f"{node.target} at {node.name} has no translation to nvFuser")
         args, kwargs = map_arg((node.args, node.kwargs), self._values.__getitem__)
         self.builder.result = fakes = node.meta["val"]
-        self.builder.origin = node.name
+        self.recorder.origin = node.name
         try:
             lowered = lowering.lower(self.builder, *args, **kwargs)
             if isinstance(fakes, tuple | list):
@@ -113,17 +115,17 @@ class _Translation:
 
     def output(self, node: fx.Node) -> None:
         fake = node.meta["val"]
-        self.builder.origin = node.name
-        value = tensor(self.builder, self._values[node])
+        self.recorder.origin = node.name
+        value = self.builder.real(tensor(self.builder, self._values[node]))
         returned = self.builder.held(value, fake.dtype)
-        if self.builder.shares_memory(returned):
+        if self.recorder.shares_memory(returned):
             returned = self.builder.held(self._fresh(value), fake.dtype)
         order = self._stride_order(fake)
         if order is not None:
             returned = self.builder.emit(
                 "stride_order", returned, list(order), dtype=fake.dtype, shape=returned.shape
             )
-        self.builder.output(returned)
+        self.recorder.output(returned)
 
     def _fresh(self, value: TensorValue) -> TensorValue:
         dtype = compute_dtype(value.dtype)
@@ -137,7 +139,7 @@ class _Translation:
         if fake.ndim < 2 or strides is None:
             return None
         order = describe_layout(hints(fake.shape) or (), strides).stride_order
-        return None if self.builder.is_row_major and _is_row_major(order) else order
+        return None if self.recorder.is_row_major and _is_row_major(order) else order
 
 
 def _declared(size: int | None, actual: int) -> int:

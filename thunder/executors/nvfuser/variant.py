@@ -7,6 +7,7 @@ from typing import Any, final
 
 import torch
 
+from thunder.errors import ExecutorError
 from thunder.executors.nvfuser.definition import Definition, ScalarInput
 from thunder.executors.nvfuser.translate import InputLayout
 
@@ -79,7 +80,7 @@ class Variant:
         return self.fusion.fec.get_scheduled_ir(inputs, device=self.device_index or 0)
 
     def _first_run(self, args: Sequence[Any]) -> list[torch.Tensor]:
-        outputs = self.fusion.execute(list(args), device=self.device_index)
+        outputs = self._compile_and_run(args)
         self._restrided = tuple(
             place
             for place, (output, strides) in enumerate(zip(outputs, self._strides, strict=True))
@@ -89,6 +90,15 @@ class Variant:
         for place in self._restrided:
             outputs[place] = self._with_strides(outputs[place], place)
         return outputs
+
+    def _compile_and_run(self, args: Sequence[Any]) -> list[torch.Tensor]:
+        try:
+            return self.fusion.execute(list(args), device=self.device_index)
+        except torch.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            head = [line.strip() for line in str(error).splitlines() if line.strip()][:3]
+            raise ExecutorError(f"nvFuser could not compile a fusion: {' '.join(head)}") from error
 
     def _with_strides(self, output: torch.Tensor, place: int) -> torch.Tensor:
         strides = self._strides[place]

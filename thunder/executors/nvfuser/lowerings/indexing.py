@@ -106,12 +106,15 @@ def gather(
     builder: Builder, self: Operand, dim: int, index: Operand, sparse_grad: bool = False
 ) -> TensorValue:
     """Picks one element along `dim` for each element of `index`."""
-    source = layout.stored(builder, self)
+    source = layout.tensor(builder, self)
     return pick(builder, source, dim % len(source.shape), layout.tensor(builder, index))
 
 
 def pick(builder: Builder, source: TensorValue, dim: int, index: TensorValue) -> TensorValue:
     """Is `gather` on values; sizes must agree in the other dimensions."""
+    if concrete(index.shape[dim]) == 1 and builder.recorder.is_computed(source):
+        return _pick_by_sum(builder, source, dim, index)
+    source = layout.stored(builder, source)
     safe, good = _in_range(builder, index, concrete(source.shape[dim]) or 0)
     picked = builder.emit(
         "take_along_axis",
@@ -125,6 +128,30 @@ def pick(builder: Builder, source: TensorValue, dim: int, index: TensorValue) ->
     return _poisoned(builder, replace(picked, logical=source.logical), good)
 
 
+def _pick_by_sum(
+    builder: Builder, source: TensorValue, dim: int, index: TensorValue
+) -> TensorValue:
+    """Adds up what is left when everything but the element is zero.
+
+    nvFuser looks up in memory only; a value that it computes would be written first. A sum
+    takes its place in the kernel that computes the value, as cross entropy needs it.
+    """
+    value = builder.held(source, compute_dtype(source.dtype))
+    here = builder.compare("eq", _line(builder, source.shape, dim), index)
+    alone = builder.where(here, value, 0, dtype=value.dtype)
+    picked = builder.reduce("sum", alone, dim, True)
+    _, good = _in_range(builder, index, concrete(source.shape[dim]) or 0)
+    result = builder.where(good, picked, float("nan"), dtype=value.dtype)
+    return replace(result, logical=source.logical, exact=source.exact)
+
+
+def _line(builder: Builder, shape: Sequence[Any], dim: int) -> TensorValue:
+    """Returns the numbers of the places along `dim`, with size 1 in the other dimensions."""
+    line = counter(builder, concrete(shape[dim]) or 0)
+    others = [other for other in range(len(shape)) if other != dim]
+    return layout.tensor(builder, layout.unsqueeze(builder, line, others))
+
+
 def scatter_number(
     builder: Builder, self: Operand, dim: int, index: Operand, value: Number
 ) -> TensorValue:
@@ -132,9 +159,7 @@ def scatter_number(
     places = layout.tensor(builder, index)
     shape = shape_of(self)
     dim %= len(shape)
-    line = counter(builder, concrete(shape[dim]) or 0)
-    others = [other for other in range(len(shape)) if other != dim]
-    here = builder.compare("eq", layout.unsqueeze(builder, line, others), places)
+    here = builder.compare("eq", _line(builder, shape, dim), places)
     return builder.where(here, value, self)
 
 

@@ -67,7 +67,7 @@ def nll_loss(
 ) -> tuple[TensorValue, Any]:
     """Picks -self[target]; targets equal to `ignore_index` give 0. Also returns their number."""
     dtype = builder.dtype
-    source = layout.stored(builder, self)
+    source = layout.tensor(builder, self)
     labels = layout.tensor(builder, target)
     valid = _valid(builder, labels, ignore_index)
     safe = builder.where(valid, labels, 0, dtype=labels.dtype)

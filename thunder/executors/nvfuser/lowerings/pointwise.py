@@ -232,14 +232,16 @@ def lerp(builder: Builder, self: Operand, end: Operand, weight: Operand) -> Tens
     """Interpolates, from the nearer end as ATen does."""
     difference = builder.binary("sub", end, self)
     low = builder.binary("add", self, builder.binary("mul", weight, difference))
-    rest = builder.binary("sub", 1, weight) if isinstance(weight, TensorValue) else 1 - weight
+    if isinstance(weight, bool | int | float):
+        if abs(weight) < 0.5:
+            return low
+        return builder.binary("sub", end, builder.binary("mul", difference, 1 - weight))
+    rest = builder.binary("sub", 1, weight)
     high = builder.binary("sub", end, builder.binary("mul", difference, rest))
-    if isinstance(weight, TensorValue):
-        near = builder.elementwise(
-            "lt", builder.unary("abs", weight), 0.5, dtype=builder.dtype, result=torch.bool
-        )
-        return builder.where(near, low, high)
-    return low if abs(weight) < 0.5 else high
+    near = builder.elementwise(
+        "lt", builder.unary("abs", weight), 0.5, dtype=builder.dtype, result=torch.bool
+    )
+    return builder.where(near, low, high)
 
 
 def addcmul(
