@@ -6,8 +6,9 @@ that are known to work.
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ from thunder.benchmark.records import Comparison, Measurement, Verdict
 from thunder.benchmark.statistics import Settings, estimate, rounds_to_resolve, verdict
 from thunder.benchmark.timers import AbstractTimer, WallTime
 from thunder.benchmark.workload import Workload
-from thunder.errors import BenchmarkError
+from thunder.errors import BenchmarkError, ContestantError
 
 _SAMPLE_SECONDS = 1e-3
 _MOST_CALLS = 1 << 14
@@ -63,6 +64,7 @@ def compare_speed(
 
     Raises:
         BenchmarkError: There is no contestant.
+        ContestantError: A contestant failed.
 
     Example:
         >>> result = compare_speed(
@@ -80,7 +82,9 @@ def compare_speed(
         for name, one in contestants.items()
     }
     calls = _calls_in_samples(workloads)
-    samplers = [_sampler(timer, workload, calls[name]) for name, workload in workloads.items()]
+    samplers = [
+        _sampler(name, timer, workload, calls[name]) for name, workload in workloads.items()
+    ]
     rounds = interleave(samplers, settings, progress=progress)
     measurements = tuple(
         Measurement(
@@ -90,7 +94,7 @@ def compare_speed(
             calls=calls[name],
             warm_up_rounds=rounds.warm_up_rounds,
             steady=rounds.steady[index],
-            peak_bytes=None if rounds.interrupted else timer.peak_bytes(workload),
+            peak_bytes=None if rounds.interrupted else _peak_bytes(name, timer, workload),
         )
         for index, (name, workload) in enumerate(workloads.items())
     )
@@ -100,6 +104,11 @@ def compare_speed(
     return SpeedResult(
         measurements=measurements, comparisons=comparisons, interrupted=rounds.interrupted
     )
+
+
+def _peak_bytes(name: str, timer: AbstractTimer, workload: Workload) -> int | None:
+    with _blaming(name):
+        return timer.peak_bytes(workload)
 
 
 def _compare(
@@ -151,20 +160,37 @@ def _calls_in_samples(workloads: Mapping[str, Workload]) -> dict[str, int]:
     longer, since in short rounds more of the drift cancels. All others get the same number, or
     two equal contestants would not be exchangeable; but for those that are slower by far.
     """
-    seconds = {name: _seconds_of_a_call(workload) for name, workload in workloads.items()}
+    seconds = {name: _seconds_of_a_call(name, workload) for name, workload in workloads.items()}
     calls = max(1, min(_MOST_CALLS, math.ceil(_SAMPLE_SECONDS / min(seconds.values()))))
     most = {name: int(_SLOWER_BY_FAR * _SAMPLE_SECONDS / each) for name, each in seconds.items()}
     return {name: max(1, min(calls, most[name])) for name in workloads}
 
 
-def _seconds_of_a_call(workload: Workload) -> float:
+def _seconds_of_a_call(name: str, workload: Workload) -> float:
     calls = 1
     while True:
-        seconds = min(WallTime().measure(workload, calls=calls) for _ in range(3))
+        with _blaming(name):
+            seconds = min(WallTime().measure(workload, calls=calls) for _ in range(3))
         if seconds * calls >= _SAMPLE_SECONDS / 10 or calls >= _MOST_CALLS:
             return max(seconds, 1e-9)
         calls *= 4
 
 
-def _sampler(timer: AbstractTimer, workload: Workload, calls: int) -> Callable[[], float]:
-    return lambda: timer.measure(workload, calls=calls)
+def _sampler(
+    name: str, timer: AbstractTimer, workload: Workload, calls: int
+) -> Callable[[], float]:
+    def sample() -> float:
+        with _blaming(name):
+            return timer.measure(workload, calls=calls)
+
+    return sample
+
+
+@contextlib.contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """Says whose exception it is."""
+    try:
+        yield
+    except Exception as error:
+        message = f"{name} failed while it was timed: {type(error).__name__}: {error}"
+        raise ContestantError(message, contestant=name) from error

@@ -1,14 +1,18 @@
-"""Rounds of timings: every contestant once, in a new random order each round.
+"""Rounds of timings: every contestant in turn, in a new random order each round, and back again.
 
-Contestants that are timed close together share the machine's state, so drift cancels; a drawn
-order keeps a place in the round from helping any of them (A. Georges, D. Buytaert, L. Eeckhout,
-Statistically Rigorous Java Performance Evaluation, OOPSLA 2007, on repetition and steady state;
-T. Mytkowicz and others, Producing Wrong Data Without Doing Anything Obviously Wrong, ASPLOS 2009,
-on randomisation). What the numbers show is `statistics.py`'s business.
+Contestants that are timed close together share the machine's state, so drift cancels. A drawn
+order keeps a place in the round from helping any of them, and going back in reverse order evens
+out what a place costs; what counts for a contestant is the geometric mean of its two timings.
+On repetition and steady state see A. Georges, D. Buytaert, L. Eeckhout, Statistically Rigorous
+Java Performance Evaluation, OOPSLA 2007; on randomisation T. Mytkowicz and others, Producing Wrong
+Data Without Doing Anything Obviously Wrong, ASPLOS 2009.
+
+What the numbers show is `statistics.py`'s business.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 import time
@@ -33,7 +37,7 @@ class Rounds:
     """Timings of interleaved rounds.
 
     Attributes:
-        samples: For each contestant, one value a round.
+        samples: For each contestant, one value a round: the geometric mean of there and back.
         planned: How many rounds were planned after the warm-up.
         warm_up_rounds: How many rounds came before those kept.
         steady: For each contestant, whether its timings had stopped falling by then.
@@ -60,7 +64,8 @@ def interleave(
 
     Warm-up ends when no contestant's timings fall any more, at the latest after a quarter of the
     time. Then rounds follow, as many as fit into the rest, fewer when all candidates' intervals
-    lie on one side of the threshold. One round is always finished, however long it takes.
+    lie on one side of the threshold. When time is short, rounds do not go back. One round is
+    always finished, however long it takes.
 
     Args:
         samplers: One function a contestant, the baseline first; each returns a timing.
@@ -83,10 +88,11 @@ def interleave(
         began = clock()
         per_round = max((began - start) / len(warm), 1e-9)
         fitting = int((deadline - began) / per_round)
-        planned = min(max(fitting, settings.least_rounds), MAXIMUM_ROUNDS)
+        back = fitting >= 2 * settings.least_rounds
+        planned = min(max(fitting // (1 + back), settings.least_rounds), MAXIMUM_ROUNDS)
         look = settings.least_rounds
         while len(kept) < planned and (not kept or clock() < deadline):
-            kept.append(run.one_round())
+            kept.append(run.round_there_and_back() if back else run.round_there())
             if len(kept) >= look:
                 look = int(1.1 * look) + 1
                 progress(ProgressEvent(step=Step.MEASURE, fraction=_over(clock(), began, deadline)))
@@ -117,9 +123,20 @@ class _Run:
         self._samplers = samplers
         self._generator = generator
 
-    def one_round(self) -> tuple[float, ...]:
+    def round_there(self) -> tuple[float, ...]:
+        return self._in_order(self._drawn_order())
+
+    def round_there_and_back(self) -> tuple[float, ...]:
+        order = self._drawn_order()
+        there, back = self._in_order(order), self._in_order(order[::-1])
+        return tuple(math.sqrt(one * other) for one, other in zip(there, back, strict=True))
+
+    def _drawn_order(self) -> list[int]:
         order = list(range(len(self._samplers)))
         self._generator.shuffle(order)
+        return order
+
+    def _in_order(self, order: Sequence[int]) -> tuple[float, ...]:
         found = {index: self._samplers[index]() for index in order}
         return tuple(found[index] for index in range(len(order)))
 
@@ -132,7 +149,7 @@ def _warm_up(
     progress: ProgressHook,
 ) -> None:
     while True:
-        rounds.append(run.one_round())
+        rounds.append(run.round_there())
         now = run.clock()
         left = max(0.0, deadline - now) / (_WARM_UP_SHARE * seconds)
         progress(ProgressEvent(step=Step.WARM_UP, fraction=1 - left))

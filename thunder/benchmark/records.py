@@ -55,7 +55,7 @@ class Measurement:
         name: The contestant.
         timer: What was measured, as the timer names it.
         samples: One value a round, in seconds per call.
-        calls: How many calls each sample is the mean of.
+        calls: How many calls in a row are timed at once.
         warm_up_rounds: Rounds before the first sample.
         steady: Whether the timings had stopped falling when the first sample was taken.
         peak_bytes: The most memory that a call held beyond what was there before; None when the
@@ -181,11 +181,14 @@ class Failure:
     Attributes:
         kind: Name of its class, with the module unless it is a builtin.
         message: The first line of what it says.
-        error: The exception itself, its frames cleared; not part of the JSON form.
+        details: The traceback as text; not part of the JSON form.
+        error: The exception itself, without the traceback, whose frames would keep the inputs
+            alive; not part of the JSON form.
     """
 
     kind: str
     message: str
+    details: str = dataclasses.field(default="", compare=False, repr=False)
     error: BaseException | None = dataclasses.field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
@@ -199,7 +202,7 @@ class Failure:
     @staticmethod
     def from_json(data: Mapping[str, str]) -> Failure:
         """Makes a failure out of what `to_json` returned."""
-        return Failure(**data)
+        return Failure(kind=data["kind"], message=data["message"])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -213,6 +216,8 @@ class Outcome:
         accuracy: The verdict on its results; None when they were not looked at.
         measurement: Its timings; None when it was not timed.
         failure: Why it failed.
+        warnings: What it gave up on while it compiled, one line each: such a contestant ran
+            something else than its name says.
     """
 
     name: str
@@ -221,9 +226,13 @@ class Outcome:
     accuracy: AccuracyVerdict | None = None
     measurement: Measurement | None = None
     failure: Failure | None = None
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Returns one line, or more when results are wrong."""
+        """Returns one line, or more when results are wrong or there are warnings."""
+        return "\n".join([self._headline(), *(f"  warning: {line}" for line in self.warnings)])
+
+    def _headline(self) -> str:
         if self.failure is not None:
             return f"{self.name}: {self.status.value}: {self.failure}"
         if self.status is Status.INACCURATE:
@@ -244,7 +253,8 @@ class Outcome:
             key: None if data[key] is None else reader.from_json(data[key])
             for key, reader in readers.items()
         }
-        return Outcome(**{**data, "status": Status(data["status"]), **inner})
+        own = {"status": Status(data["status"]), "warnings": tuple(data["warnings"])}
+        return Outcome(**{**data, **own, **inner})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -366,11 +376,9 @@ def _fields(record: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    match value:
-        case tuple():
-            return [_plain(element) for element in value]
-        case enum.Enum():
-            return value.value
-        case _ if dataclasses.is_dataclass(value):
-            return value.to_json()  # type: ignore[union-attr]
-    return value
+    if isinstance(value, tuple):
+        return [_plain(element) for element in value]
+    if isinstance(value, enum.Enum):
+        return value.value
+    is_record = isinstance(value, Measurement | Comparison | Failure | Outcome | AccuracyVerdict)
+    return value.to_json() if is_record else value

@@ -1,7 +1,7 @@
 """What pairs of timings say: a ratio, an interval that holds, and a verdict.
 
-Contestants are timed in rounds, once each, in an order drawn anew for every round
-(`interleaving.py` does that). The unit of evidence is a round's ratio of two timings.
+Contestants are timed in rounds, in an order drawn anew for every round (`interleaving.py` does
+that). The unit of evidence is a round's ratio of two timings.
 
 Why that is enough: when two contestants are alike, exchanging them within a round changes nothing,
 so the sign of the round's log ratio is a fair coin thrown by us, independent of all other rounds.
@@ -256,9 +256,10 @@ def _autocorrelation_time(samples: NDArray[np.float64]) -> float:
     Ranks, so that single spikes do not hide the rest. The cut is the initial positive sequence of
     C. J. Geyer, Practical Markov Chain Monte Carlo, Statistical Science 7 (1992), without pairing.
     """
-    ranks = np.argsort(np.argsort(samples)).astype(float)
+    _, place, counts = np.unique(samples, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(counts) - counts / 2)[place]  # equal samples share their mean rank
     centered = ranks - ranks.mean()
-    power = float(centered @ centered)
+    power = float(centered @ centered) or 1.0
     total = 1.0
     for lag in range(1, len(centered) // 2):
         correlation = float(centered[lag:] @ centered[:-lag]) / power

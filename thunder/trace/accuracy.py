@@ -213,7 +213,7 @@ def _leaves(tree: Any) -> Iterator[tuple[str, Any]]:
     for path, leaf in tree_flatten_with_path(tree)[0]:
         name = keystr(path) or "result"
         if isinstance(leaf, torch.Tensor) and is_traceable_wrapper_subclass(leaf):
-            attributes, _ = leaf.__tensor_flatten__()  # type: ignore[attr-defined]
+            attributes, _ = leaf.__tensor_flatten__()
             for attribute in attributes:
                 for _, inner in _leaves(getattr(leaf, attribute)):
                     yield f"{name}.{attribute}", inner
@@ -228,10 +228,12 @@ def _judge(
         return _wrong(name, eager, f"is {_describe(compiled)} instead")
     if isinstance(eager, torch.Tensor) and eager.is_meta:
         return _right(name, eager, "has no values")
+    if not isinstance(eager, torch.Tensor) and eager == compiled:
+        return _right(name, eager, "is the same")
     if not isinstance(eager, torch.Tensor | _SCALARS):
-        same = eager == compiled if isinstance(eager, _COMPARABLE) else True
-        reason = "is the same" if same else f"is {compiled!r}, eager gives {eager!r}"
-        return _right(name, eager, reason) if same else _wrong(name, eager, reason)
+        if not isinstance(eager, _COMPARABLE):
+            return _right(name, eager, "cannot be compared")
+        return _wrong(name, eager, f"is {compiled!r}, eager gives {eager!r}")
     if not _same_shape(reference, eager):
         return _judge_without_reference(name, eager, compiled)
     values = [_as_tensor(value) for value in (eager, compiled, reference, *explained)]

@@ -28,7 +28,7 @@ WIDE = {
 
 _SEEDED_ONLY_WITH_DROPOUT = ("attention", "rnn", "lstm", "gru")
 
-_UNDECLARED_WRITES = {
+UNDECLARED_WRITES = {
     f"aten::{name}": ("running_mean", "running_var")
     for name in ("native_batch_norm", "cudnn_batch_norm", "miopen_batch_norm")
 }
@@ -60,7 +60,7 @@ class RandomDraws(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs the operator and copies its result when it is random."""
         if isinstance(func, torch._ops.HigherOrderOperator):
-            return _inside(self, func, args, kwargs or {})
+            return run_inside(self, func, args, kwargs or {})
         result = func(*args, **(kwargs or {}))
         if is_random(func):
             self.drawn.append(tree_map(_copy, result))
@@ -92,8 +92,8 @@ class Float64(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Widens the arguments, runs the operator and widens the result."""
         if isinstance(func, torch._ops.HigherOrderOperator):
-            return _inside(self, func, args, kwargs or {})
-        writes = func._schema.is_mutable or func._schema.name in _UNDECLARED_WRITES
+            return run_inside(self, func, args, kwargs or {})
+        writes = func._schema.is_mutable or func._schema.name in UNDECLARED_WRITES
         views = not writes and _aliases(func)
         widened = _widen((args, kwargs or {}), keep_tensors=views)
         drawn = next(self._drawn, None) if is_random(func) else None
@@ -157,7 +157,7 @@ def _aliases(operator: Any) -> bool:
 def _write_back(schema: Any, arguments: Any, widened: Any, result: Any) -> Any:
     """Copies what an operator wrote to widened arguments into the arguments themselves."""
     originals = {}
-    undeclared = _UNDECLARED_WRITES.get(schema.name, ())
+    undeclared = UNDECLARED_WRITES.get(schema.name, ())
     for index, argument in enumerate(schema.arguments):
         declared = argument.alias_info is not None and argument.alias_info.is_write
         if not declared and argument.name not in undeclared:
@@ -183,7 +183,7 @@ def _default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def _inside(mode: TorchDispatchMode, operator: Any, args: Any, kwargs: Any) -> Any:
+def run_inside(mode: TorchDispatchMode, operator: Any, args: Any, kwargs: Any) -> Any:
     """Runs a higher-order operator with the mode active in its body."""
     if operator is torch.ops.higher_order.cond:
         predicate, if_true, if_false, operands = args
