@@ -298,11 +298,12 @@ def kind(x):
     return f"{x.dtype} {list(x.shape)} on {x.device}, requires_grad={x.requires_grad}"
 
 
-def judge(eager, compiled, reference, wobble):
+def judge(eager, compiled, reference, wobble, largest):
     """Says how far a result lies from float64, and whether it is wrong.
 
-    It is when neither the error of eager explains the distance, nor rounding the inputs once
-    more, which moves the float64 result to `wobble`. Without a reference, eager is one.
+    It is when the distance is explained neither by the error of eager, nor by rounding the inputs
+    once more, which moves the float64 result to `wobble`, nor by adding numbers up in another
+    order (`largest` is the size of the largest tensor). Without a reference, eager is one.
     """
     if kind(eager) != kind(compiled):
         return f"is {kind(compiled)}, eager gives {kind(eager)}", True
@@ -316,8 +317,8 @@ def judge(eager, compiled, reference, wobble):
     unit = 0.0 if is_whole else torch.finfo(eager.dtype).eps
     finite = reference.to(torch.complex128 if eager.is_complex() else torch.float64)
     size = distance(finite.nan_to_num(0, 0, 0), torch.zeros_like(finite))
-    roundings = (16, 4) if known else (200, 50)
-    explained = [4 * max(error[i], moved[i]) + roundings[i] * unit * size[i] for i in (0, 1)]
+    roundings = (16 if known else 200) + (largest / max(eager.numel(), 1)) ** 0.5 / 8
+    explained = [4 * max(error[i], moved[i]) + roundings * unit * size[i] for i in (0, 1)]
     words = "from float64" if known else "from eager, without a float64 reference"
     wrong = found[0] > explained[0] or found[1] > explained[1]
     return f"{words}: eager {error[0]:.1e}, compiled {found[0]:.1e}", wrong
@@ -336,16 +337,22 @@ def check_consistency(make_module, make_inputs, compile_module, backward, around
         mode = recorder.in_float64() if recorder else Float64()
         return run_in_float64(make_module, make_inputs, backward, around, mode, noise)
 
+    largest = max((x.numel() for x in eager.values() if isinstance(x, torch.Tensor)), default=0)
     reference, wobble = {}, {}
+
+    def judged(name):
+        others = reference.get(name), wobble.get(name)
+        return judge(eager[name], compiled[name], *others, largest)
+
     try:
         reference = in_float64()
-        if any(judge(eager[n], compiled[n], reference.get(n), None)[1] for n in eager):
+        if any(judged(name)[1] for name in eager):
             wobble = in_float64(torch.finfo(precision).eps)
     except Exception as error:  # an operator that does not know float64, for instance
         print(f"no float64 reference: {type(error).__name__}: {error}")
     wrong = []
     for name in eager:
-        words, is_wrong = judge(eager[name], compiled[name], reference.get(name), wobble.get(name))
+        words, is_wrong = judged(name)
         print(f"{'WRONG' if is_wrong else 'ok':5}  {name}: {words}")
         wrong += [name] if is_wrong else []
     return wrong
