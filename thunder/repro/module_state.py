@@ -78,13 +78,13 @@ def module_state(
     for note in (*source.notes, *(stored.notes if stored else ())):
         context.collector.note(note)
     return ModuleState(
-        statements=(*writer.statements, *statements),
+        statements=(*writer.statements, *statements, *writer.aliases),
         stored={k: v for k, v in stored.tensors.items() if "random" not in k} if stored else {},
     )
 
 
 class _StateWriter:
-    """Collects what to make, each object once."""
+    """Collects what to make, each object once; second names come last, as `aliases`."""
 
     def __init__(
         self, graph_module: torch.nn.Module, context: GraphContext, bodies: Mapping[str, str]
@@ -93,6 +93,7 @@ class _StateWriter:
         self.context = context
         self.bodies = bodies
         self.statements: list[str] = []
+        self.aliases: list[str] = []
         self.tensors: dict[tuple[str, str], torch.Tensor] = {}
         self._held: dict[int, str] = {}
         self._paths: set[str] = set()
@@ -118,7 +119,7 @@ class _StateWriter:
             self.statements.append(_assign(owner, name, f"fill_in({what!r})"))
             return
         if id(value) in self._held:
-            self.statements.append(_assign(owner, name, self._held[id(value)]))
+            self.aliases.append(_assign(owner, name, self._held[id(value)]))
             return
         self._held[id(value)] = attribute("self", path)
         if isinstance(value, torch.Tensor):
@@ -149,7 +150,7 @@ class _StateWriter:
             *inner, last = name.split(".")
             place = attribute(owner, ".".join(inner)) if inner else owner
             if id(tensor) in self._held:
-                self.statements.append(_assign(place, last, self._held[id(tensor)]))
+                self.aliases.append(_assign(place, last, self._held[id(tensor)]))
             else:
                 self._held[id(tensor)] = attribute(place, last)
                 self.tensors[place, last] = tensor

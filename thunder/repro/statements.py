@@ -43,10 +43,20 @@ class GraphContext:
         if isinstance(value, torch._ops.OpOverload | torch._ops.OpOverloadPacket):
             return write_operator(value, self.collector)
         if not isinstance(value, fx.Node | list | tuple | dict | slice):
-            return write_value(value, self.collector)
+            return self._value(value)
         expression = literal(value, self.collector.names)
         define_bound_objects(self.collector)
         return expression
+
+    def _value(self, value: Any) -> str:
+        known = len(self.collector.missing)
+        written = write_value(value, self.collector)
+        if written != "None" or len(self.collector.missing) == known:
+            return written
+        name = self.collector.names.bind("unknown", value)
+        gap = self.collector.missing[-1]
+        self.collector.define(name, f"{name} = None  # FILL IN: {gap}")
+        return name
 
     def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
         """Returns positional and keyword arguments as expressions."""
