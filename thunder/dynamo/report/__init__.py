@@ -9,15 +9,31 @@
 | `segment`, `segment_compile` | `analyze_thunder_splits`: a graph as thunder cut and compiled it |
 | `fusion`, `fusion_specification` | `ThunderFusionReport`: one region of one executor |
 | `partition_inputs` | what segments and fusions are called with |
+| `whole_program`, `repro_tree` | helpers that go through a whole program |
+| `report_run`, `region_record`, `benchmark_report` | its benchmark: run, records, table and JSON |
 | `reported_graph`, `scripts`, `timed_script` | a graph as a script |
 | `example_inputs`, `benchmarking` | recorded inputs made again; checked and timed runs |
 """
 
+from thunder.dynamo.report.benchmark_report import BenchmarkReport as BenchmarkReport
+from thunder.dynamo.report.benchmark_report import read_report as read_report
 from thunder.dynamo.report.break_reason import BreakReason as BreakReason
 from thunder.dynamo.report.fusion import ThunderFusionReport as ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport as FXGraphReport
 from thunder.dynamo.report.program import FXReport as FXReport
 from thunder.dynamo.report.program import fx_report as fx_report
+from thunder.dynamo.report.region_record import Finding as Finding
+from thunder.dynamo.report.region_record import Level as Level
+from thunder.dynamo.report.region_record import RegionRecord as RegionRecord
+from thunder.dynamo.report.repro_tree import save_failing_repros as save_failing_repros
+from thunder.dynamo.report.repro_tree import save_thunderfx_repros as save_thunderfx_repros
 from thunder.dynamo.report.segment import ThunderFXGraphReport as ThunderFXGraphReport
 from thunder.dynamo.report.segment import ThunderSplitGraphReport as ThunderSplitGraphReport
 from thunder.dynamo.report.segment import analyze_thunder_splits as analyze_thunder_splits
+from thunder.dynamo.report.whole_program import (
+    get_thunder_fxgraph_reports as get_thunder_fxgraph_reports,
+)
+from thunder.dynamo.report.whole_program import make_nvfusion_reports as make_nvfusion_reports
+from thunder.dynamo.report.whole_program import (
+    thunderfx_benchmark_report as thunderfx_benchmark_report,
+)

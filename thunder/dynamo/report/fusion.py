@@ -28,12 +28,14 @@ class ThunderFusionReport(AbstractGraphReport):
     """One fusion region of a segment's forward or backward graph.
 
     Attributes:
+        graph_index: The Dynamo graph's place in the program.
         segment_name: The segment's name, such as `graph0_thunder_0`.
         fused: The region, compiled.
         trace: The executed trace that it is in.
         inputs: What it is called with.
     """
 
+    graph_index: int
     segment_name: str
     fused: FusedRegion
     trace: TraceCtx

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, final
 
 from thunder.dynamo.report.capture import CapturedGraph
@@ -21,6 +21,7 @@ class FXGraphReport(AbstractTorchGraphReport):
 
     Attributes:
         captured: The graph and its inputs.
+        options: Keywords of `thunderfx` for its scripts and runs.
 
     Example:
         >>> import torch
@@ -32,6 +33,7 @@ class FXGraphReport(AbstractTorchGraphReport):
     """
 
     captured: CapturedGraph
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def graph_index(self) -> int:
@@ -50,8 +52,16 @@ class FXGraphReport(AbstractTorchGraphReport):
 
     @property
     def thunder_options(self) -> Mapping[str, Any]:
-        """None: nothing has been compiled."""
-        return {}
+        """Keywords of `thunderfx` for its scripts and runs."""
+        return self.options
+
+    def with_options(self, options: Mapping[str, Any]) -> FXGraphReport:
+        """Returns the same report with other options.
+
+        Args:
+            options: Keywords of `thunderfx`.
+        """
+        return FXGraphReport(captured=self.captured, options=dict(options))
 
     def __str__(self) -> str:
         """Returns its size, its operators with counts, and its inputs."""

@@ -34,7 +34,7 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
     """One thunder segment of a Dynamo graph.
 
     Attributes:
-        graph_name: The Dynamo graph's name.
+        graph_index: The Dynamo graph's place in the program.
         region: The segment, compiled.
         inputs: What it is called with.
         options: Keywords of `thunderfx` that it was compiled with.
@@ -43,7 +43,7 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
             `create_fusion_reports` has run.
     """
 
-    graph_name: str
+    graph_index: int
     region: CompiledRegion
     inputs: RecordedInputs
     options: Mapping[str, Any]
@@ -54,8 +54,8 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
     def reported(self) -> ReportedGraph:
         """The segment and what is known about it."""
         return ReportedGraph(
-            name=f"{self.graph_name}_{self.region.name}",
-            title=f"Segment {self.region.name} of Dynamo {_words(self.graph_name)}",
+            name=f"graph{self.graph_index}_{self.region.name}",
+            title=f"Segment {self.region.name} of Dynamo graph {self.graph_index}",
             graph_module=self.region.graph_module,
             inputs=self.inputs,
             split_reasons=tuple(map(str, self.split_reasons)),
@@ -97,7 +97,11 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
                 if inputs is None:  # a backward that no output of this run leads to
                     continue
                 report = ThunderFusionReport(
-                    segment_name=self.name, fused=fused, trace=trace, inputs=inputs
+                    graph_index=self.graph_index,
+                    segment_name=self.name,
+                    fused=fused,
+                    trace=trace,
+                    inputs=inputs,
                 )
                 self.fusion_reports.append(report)
         return self.fusion_reports
@@ -220,7 +224,7 @@ def analyze_thunder_splits(report: FXGraphReport, **options: Any) -> ThunderFXGr
     compiled = compile_captured(report.captured, options)
     segments = [
         ThunderSplitGraphReport(
-            graph_name=report.name,
+            graph_index=report.graph_index,
             region=region,
             inputs=compiled.inputs[region.name],
             options=dict(options),
@@ -237,7 +241,3 @@ def analyze_thunder_splits(report: FXGraphReport, **options: Any) -> ThunderFXGr
 
 
 _DEFAULTS = {"isolate_recompiles"}
-
-
-def _words(name: str) -> str:
-    return name.replace("graph", "graph ")

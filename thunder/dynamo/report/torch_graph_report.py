@@ -26,7 +26,10 @@ class AbstractTorchGraphReport(AbstractGraphReport):
     @property
     def default_specification(self) -> ThunderCompileSpecification:
         """`thunderfx`, with the report's options. A failure is a failure, not a fallback."""
-        return ThunderCompileSpecification(**{"on_failure": "raise", **self.thunder_options})
+        options = {"on_failure": "raise", **self.thunder_options}
+        specification = ThunderCompileSpecification(**options)
+        specification.name = "thunder"  # all of its options are the report's, no need to tell
+        return specification
 
     def write_eager_repro(
         self,

@@ -1,0 +1,186 @@
+"""The result of benchmarking a whole program: records of all regions, as table and as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+from rich.table import Table
+
+from thunder.benchmark import Outcome
+from thunder.benchmark.records import format_seconds
+from thunder.dynamo.report.region_record import Finding, RegionRecord
+from thunder.errors import BenchmarkError
+from thunder.repro import write_text
+
+FORMAT = "thunder report 1"
+FILE_NAME = "report.json"
+
+_STYLES = {
+    Finding.FAILED: "bold red",
+    Finding.INACCURATE: "bold red",
+    Finding.SLOWER: "yellow",
+    Finding.FASTER: "green",
+    Finding.NONE: "",
+}
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkReport:
+    """What benchmarking a program showed.
+
+    Attributes:
+        program: The program's name.
+        environment: Versions and devices.
+        breaks: Why Dynamo broke the program into graphs, as `BreakReason.to_json` gives it.
+        regions: One record for each graph, segment and fusion, each graph before its parts.
+        interrupted: Whether a key press ended it early.
+    """
+
+    program: str
+    environment: Mapping[str, Any]
+    breaks: Sequence[Mapping[str, Any]]
+    regions: tuple[RegionRecord, ...]
+    interrupted: bool = False
+
+    @property
+    def findings(self) -> tuple[RegionRecord, ...]:
+        """The regions that have to be looked at, the worst first."""
+        order = list(Finding)
+        found = [region for region in self.regions if region.finding is not Finding.NONE]
+        return tuple(sorted(found, key=lambda region: order.index(region.finding)))
+
+    @property
+    def problems(self) -> tuple[RegionRecord, ...]:
+        """The regions that failed, are inaccurate or slower."""
+        return tuple(region for region in self.findings if region.finding.is_bad)
+
+    def table(self) -> Table:
+        """Returns the regions as a rich table."""
+        table = Table(title=f"{self.program}: {_summary(self)}")
+        for title in ("region", "executor", "operators", "time", "baseline", "ratio", "found"):
+            words = title in _WORDS
+            table.add_column(title, justify="left" if words else "right", no_wrap=words)
+        for region in self.regions:
+            table.add_row(*_row(region), style=_STYLES[region.finding])
+        return table
+
+    def __str__(self) -> str:
+        """Returns a summary, and everything that has to be looked at."""
+        lines = [f"{self.program}: {_summary(self)}"]
+        lines += [str(region) for region in self.findings]
+        reasons = dict.fromkeys(r for region in self.regions for r in region.split_reasons)
+        lines += [f"split: {reason}" for reason in reasons]
+        return "\n".join(lines)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "program": self.program,
+            "environment": dict(self.environment),
+            "breaks": [dict(each) for each in self.breaks],
+            "regions": [region.to_json() for region in self.regions],
+            "interrupted": self.interrupted,
+        }
+
+    def save_json(self, path: str | os.PathLike[str]) -> Path:
+        """Writes the report for programs.
+
+        Args:
+            path: The file.
+
+        Raises:
+            ReproducerError: It cannot be written.
+        """
+        return write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> BenchmarkReport:
+        """Makes a report out of what `to_json` returned.
+
+        Raises:
+            BenchmarkError: It is no such report.
+        """
+        if not isinstance(data, Mapping) or data.get("format") != FORMAT:
+            raise BenchmarkError(f"this is no report: its format is not {FORMAT!r}")
+        try:
+            return BenchmarkReport(
+                program=data["program"],
+                environment=data["environment"],
+                breaks=data["breaks"],
+                regions=tuple(map(RegionRecord.from_json, data["regions"])),
+                interrupted=data["interrupted"],
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise BenchmarkError(
+                f"the report is damaged, or of another version of thunder: "
+                f"{type(error).__name__}: {error}"
+            ) from error
+
+
+def read_report(path: str | os.PathLike[str]) -> BenchmarkReport:
+    """Reads a report that `save_json` wrote.
+
+    Args:
+        path: The file, or a folder that holds a `report.json`.
+
+    Raises:
+        BenchmarkError: It cannot be read, or is no report.
+    """
+    file = Path(path)
+    file = file / FILE_NAME if file.is_dir() else file
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BenchmarkError(f"cannot read {file}: {error.strerror}") from error
+    except ValueError as error:
+        raise BenchmarkError(f"{file} is no JSON file: {error}") from error
+    return BenchmarkReport.from_json(data)
+
+
+_WORDS = ("region", "executor", "found")
+
+
+def _summary(report: BenchmarkReport) -> str:
+    counts = {
+        finding: sum(region.finding is finding for region in report.regions) for finding in Finding
+    }
+    found = [f"{n} {finding.value}" for finding, n in counts.items() if n and finding.is_bad]
+    early = ", interrupted" if report.interrupted else ""
+    return f"{len(report.regions)} regions, {', '.join(found) or 'no problem found'}{early}"
+
+
+def _row(region: RegionRecord) -> list[str]:
+    compared = region.comparison
+    subject = _outcome(region, region.subject)
+    baseline = _outcome(region, compared.baseline) if compared else None
+    ratio = ""
+    if compared is not None:
+        ratio = f"{compared.ratio:.2f} ({compared.low:.2f} to {compared.high:.2f})"
+    return [
+        region.name,
+        region.executor,
+        str(sum(region.operators.values())),
+        _time(subject),
+        f"{_time(baseline)} {compared.baseline}" if compared else "",
+        ratio,
+        "" if region.finding is Finding.NONE else region.finding.value,
+    ]
+
+
+def _outcome(region: RegionRecord, name: str) -> Outcome | None:
+    if region.result is None:
+        return None
+    return next((one for one in region.result.outcomes if one.name == name), None)
+
+
+def _time(outcome: Outcome | None) -> str:
+    if outcome is None or outcome.measurement is None:
+        return ""
+    return format_seconds(outcome.measurement.median)
