@@ -1,0 +1,129 @@
+"""Compiles and runs a piece, and says how that ended. This is what workers do."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+from torch._inductor import config as inductor_config
+from torch.utils._pytree import tree_leaves
+
+from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.problem import Piece, Problem
+from thunder.pipeline.judged_run import Program, Results, call_results, copy_values, judge_run
+from thunder.trace.copying import copy_graph_module
+
+Compile = Callable[[fx.GraphModule], Callable[..., Any]]
+UserCheck = Callable[[fx.GraphModule, Sequence[Any]], bool]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Examination:
+    """How pieces are examined.
+
+    Attributes:
+        problem: What they are pieces of.
+        compile: Compiles a graph module; takes it over.
+        user_check: Decides instead of everything else, when there is one.
+        around: Makes the context that pieces are compiled and called in.
+    """
+
+    problem: Problem
+    compile: Compile
+    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+    user_check: UserCheck | None = None
+
+    def whole(self, *, accuracy: bool) -> Finding:
+        """Examines the graph as it is."""
+        graph_module = copy_graph_module(self.problem.graph_module)
+        return self._examine(graph_module, list(self.problem.inputs), accuracy)
+
+    def piece(self, piece: Piece, *, accuracy: bool) -> Finding:
+        """Examines a piece.
+
+        Args:
+            piece: The piece.
+            accuracy: Whether results are judged; otherwise it is enough that it runs.
+        """
+        try:
+            graph_module, inputs = self.problem.build(piece)
+        except LookupError as error:
+            return Finding(kind=Kind.IMPOSSIBLE, text=str(error))
+        return self._examine(graph_module, inputs, accuracy)
+
+    def _examine(self, graph_module: fx.GraphModule, inputs: list[Any], accuracy: bool) -> Finding:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        if self.user_check is not None:
+            return _ask_user(self.user_check, graph_module, inputs)
+        outputs = len(tree_leaves(graph_module.graph.output_node().args[0]))
+        try:
+            if not accuracy:
+                run = self.compile(copy_graph_module(graph_module))
+                self._program(run)(copy_values(inputs))
+                return Finding(kind=Kind.PASSES)
+            # Otherwise compiled code draws other random numbers than eager.
+            with inductor_config.patch(fallback_random=True):
+                run = self.compile(copy_graph_module(graph_module))
+                verdict = judge_run(self._program(graph_module), self._program(run), inputs)
+        except Exception as error:  # noqa: BLE001 (the fence around what is examined)
+            return Finding.of_error(error)
+        if verdict.accurate:
+            return Finding(kind=Kind.PASSES)
+        wrong = [i for i, output in enumerate(verdict.outputs[:outputs]) if not output.accurate]
+        return Finding(kind=Kind.INACCURATE, text=str(verdict), wrong_outputs=tuple(wrong))
+
+    def _program(self, function: Callable[..., Any]) -> Program:
+        return lambda inputs: run_both_ways(function, inputs, self.around)
+
+
+def run_both_ways(
+    function: Callable[..., Any],
+    inputs: list[Any],
+    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+) -> Results:
+    """Calls a function, and differentiates it where its inputs ask for it.
+
+    Args:
+        function: Takes the inputs positionally.
+        inputs: The inputs; leaves of autograd.
+        around: Makes the context of the call; the backward run is outside.
+
+    Returns:
+        Outputs, inputs that were written to, and gradients of the inputs. The backward run
+        starts from slopes that differ from element to element.
+    """
+    wanted = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
+    outputs: list[torch.Tensor] = []
+
+    def call(*arguments: Any) -> Any:
+        with around():
+            result = function(*arguments)
+        outputs.extend(x for x in tree_leaves(result) if isinstance(x, torch.Tensor))
+        return result
+
+    results = call_results(call, inputs)
+    roots = [x for x in outputs if x.requires_grad]
+    if not (wanted and roots):
+        return results
+    gradients = torch.autograd.grad(roots, wanted, [slope(x) for x in roots], allow_unused=True)
+    return {**results, "gradients": gradients}
+
+
+def slope(x: torch.Tensor) -> torch.Tensor:
+    """Returns the gradient that a backward run starts from: another number for each element."""
+    slopes = torch.linspace(0.5, 1.5, x.numel(), dtype=torch.float64, device=x.device)
+    return slopes.view(x.shape).to(x.dtype)
+
+
+def _ask_user(check: UserCheck, graph_module: fx.GraphModule, inputs: list[Any]) -> Finding:
+    try:
+        holds = check(graph_module, inputs)
+    except Exception as error:  # noqa: BLE001 (the fence around a user's check)
+        return Finding(kind=Kind.CHECK_FAILS, text=f"{type(error).__name__}: {error}")
+    return Finding(kind=Kind.HOLDS if holds else Kind.PASSES)

@@ -1,0 +1,82 @@
+"""What one run of a piece showed, and whether that is the failure that is looked for."""
+
+from __future__ import annotations
+
+import enum
+import re
+from dataclasses import dataclass
+
+from thunder.repro.verification import message_head
+
+
+class Kind(enum.Enum):
+    """How a run ended."""
+
+    PASSES = "passes"
+    FAILS = "fails"
+    INACCURATE = "is inaccurate"
+    HOLDS = "meets the check"
+    CRASHES = "ends the process"
+    TIMES_OUT = "does not end in time"
+    CHECK_FAILS = "makes the check itself fail"
+    IMPOSSIBLE = "cannot be run alone"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """How a run ended.
+
+    Attributes:
+        kind: In which way.
+        type_name: Class of the exception that was the cause; empty when there is none.
+        head: First line of its message, and the compiler's first complaint.
+        text: For the reader: the message, or the verdict.
+        wrong_outputs: Positions of the inaccurate outputs.
+        signal: The signal that ended the process; 0 when none did.
+    """
+
+    kind: Kind
+    type_name: str = ""
+    head: str = ""
+    text: str = ""
+    wrong_outputs: tuple[int, ...] = ()
+    signal: int = 0
+
+    @staticmethod
+    def of_error(error: Exception) -> Finding:
+        """Returns the finding that a run raised.
+
+        Args:
+            error: What it raised. The exception that caused it is what counts: those around it
+                name regions and count nodes, which differ from piece to piece.
+        """
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        message = str(cause)
+        complaint = re.search(r"error: .*", message.partition("\n")[2])
+        parts = [message_head(message), message_head(complaint[0]) if complaint else ""]
+        return Finding(
+            kind=Kind.FAILS,
+            type_name=type(cause).__name__,
+            head=" | ".join(filter(None, parts)),
+            text=f"{type(cause).__name__}: {message_head(message)}",
+        )
+
+    def is_like(self, original: Finding) -> bool:
+        """Whether this is the failure of the original.
+
+        Args:
+            original: What the whole graph does.
+        """
+        if self.kind is not original.kind:
+            return False
+        if self.kind is Kind.FAILS:
+            same_type = self.type_name == original.type_name
+            return same_type and _unnumbered(self.head) == _unnumbered(original.head)
+        return self.signal == original.signal
+
+
+def _unnumbered(head: str) -> str:
+    """Takes the numbers off the names of values, which are counted anew in each piece."""
+    return re.sub(r"(_|\bbuf|\barg|Fusion)\d+(_\d+)?\b", r"\1", head)

@@ -1,0 +1,282 @@
+"""`minimize`: a failing or inaccurate graph, shrunk to the few operators that matter."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import fx
+
+from thunder.debug import debug_folder
+from thunder.diagnose.display import Display
+from thunder.diagnose.examination import Examination, UserCheck
+from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.problem import Piece, Problem
+from thunder.diagnose.shrinking import Shrinker
+from thunder.diagnose.target import Target, resolve_target
+from thunder.diagnose.workers import AbstractWorkers, Answer, Forked, InProcess
+from thunder.errors import ReproducerError
+from thunder.repro import (
+    Differs,
+    Expectation,
+    Fails,
+    ReproScript,
+    Status,
+    Verdict,
+    module_source,
+    record_inputs,
+    verify,
+)
+
+Check = Literal["error", "accuracy"] | UserCheck
+_WORKERS = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MinimizeResult:
+    """What is left of a graph.
+
+    Attributes:
+        graph_module: The smallest graph found that fails as the whole does.
+        inputs: Its inputs.
+        failure: What it does: the head of the error, or the verdict on its results.
+        nodes_before: Number of nodes of the whole graph, inputs and output included.
+        nodes_after: Number of nodes of `graph_module`.
+        queries: How many pieces were tried.
+        seconds: How long the search took, without running the script.
+        script: The script that shows the failure; None for a check of the user's.
+        verdict: What running the script in a fresh process showed; None when there is none.
+        interrupted: Whether Ctrl-C ended the search.
+    """
+
+    graph_module: fx.GraphModule
+    inputs: tuple[Any, ...]
+    failure: str
+    nodes_before: int
+    nodes_after: int
+    queries: int
+    seconds: float
+    script: Path | None = None
+    verdict: Verdict | None = None
+    interrupted: bool = False
+
+    def __str__(self) -> str:
+        """A summary for a terminal."""
+        head = f"{self.nodes_before} -> {self.nodes_after} nodes"
+        lines = [f"{head} in {self.seconds:.1f} s, {self.queries} pieces tried", self.failure]
+        if self.interrupted:
+            lines.append("interrupted; this is the smallest so far")
+        if self.script is not None:
+            lines.append(f"{self.script} ({self.verdict})")
+        return "\n".join(lines)
+
+
+def minimize(
+    target: Any,
+    *,
+    check: Check | None = None,
+    inputs: Sequence[Any] | None = None,
+    compile_options: Mapping[str, Any] | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    timeout: float = 120.0,
+) -> MinimizeResult:
+    """Shrinks a graph that fails, or gives wrong results, when it is compiled.
+
+    Pieces of the graph are compiled and run, forward and backward, in processes of their own,
+    which are replaced when they crash. A piece counts only if it fails just as the whole: with
+    the same exception and the same first line, with the same signal, or by inaccurate results.
+
+    Args:
+        target: The path of a reproducer script, a region out of
+            `SubgraphInfo.thunder_compiled_fns`, or an fx `GraphModule`, of torch functions or of
+            ATen operators.
+        check: `"error"` or `"accuracy"`, or a function of a graph module and its inputs that
+            says whether the failure is there. By default an error, if compiling or running the
+            whole graph raises one or ends the process, and accuracy otherwise.
+        inputs: Inputs to use instead of those recorded; needed for a `GraphModule`.
+        compile_options: For a `GraphModule`: the keywords of `thunder.jit` to compile it with.
+        folder: Where the script is written; by default beside the original script, or in the
+            debug folder.
+        progress: Whether to say on the standard error how far the search is.
+        timeout: Seconds that one piece may take.
+
+    Returns:
+        The smallest graph found. Ctrl-C ends the search and returns the smallest so far.
+
+    Raises:
+        ReproducerError: The target is nothing that can be minimized, or does not fail.
+
+    Example:
+        >>> import torch, thunder
+        >>> from thunder.executors import OperatorExecutor
+        >>> wrong = OperatorExecutor("wrong", {torch.ops.aten.sin: lambda x: x.sin() + 0.1})
+        >>> graph = torch.fx.symbolic_trace(lambda x: x.exp().sin().tanh())
+        >>> result = minimize(
+        ...     graph,
+        ...     inputs=[torch.ones(4)],
+        ...     compile_options={"executors": [wrong, "aten"]},
+        ...     check=lambda graph, inputs: "sin" in graph.code,
+        ...     progress=False,
+        ... )
+        >>> [node.name for node in result.graph_module.graph.nodes]
+        ['exp', 'sin', 'output']
+    """
+    resolved = resolve_target(target, inputs, compile_options)
+    search = _Search(resolved, check, Display(on=progress), timeout)
+    result = search.run()
+    if callable(check):
+        return result
+    return _with_script(result, resolved, search.finding, Path(folder) if folder else None)
+
+
+class _Search:
+    """One search, from the whole graph to the smallest piece."""
+
+    def __init__(
+        self, target: Target, check: Check | None, display: Display, timeout: float
+    ) -> None:
+        self.finding = Finding(kind=Kind.PASSES)
+        self._target = target
+        self._check = check
+        self._display = display
+        self._timeout = timeout
+        with target.around():
+            self._problem = Problem(target.graph_module, target.inputs)
+        self._examination = Examination(
+            problem=self._problem,
+            compile=target.compile,
+            around=target.around,
+            user_check=check if callable(check) else None,
+        )
+        self._asked = 0
+        self._interrupted = False
+
+    def run(self) -> MinimizeResult:
+        started = time.monotonic()
+        with self._display.shown(f"{self._problem.size} nodes, running the whole graph"):
+            piece = self._shrink(None)
+            if not self._interrupted and not self._is_confirmed(piece):
+                # An earlier piece left something behind in its worker.
+                piece = self._shrink(1)
+        with self._target.around():
+            graph_module, inputs = self._problem.build(piece)
+        return MinimizeResult(
+            graph_module=graph_module,
+            inputs=tuple(inputs),
+            failure=self.finding.text or "meets the check",
+            nodes_before=self._problem.size,
+            nodes_after=len(graph_module.graph.nodes),
+            queries=self._asked,
+            seconds=time.monotonic() - started,
+            interrupted=self._interrupted,
+        )
+
+    def _shrink(self, answers_a_worker: int | None) -> Piece:
+        with self._workers(self._answer, answers_a_worker) as workers:
+            original = workers.ask(None)
+            _require_failure(original, self._check)
+            self._accuracy = original.kind is Kind.INACCURATE
+            shrinker = Shrinker(self._problem, workers, original, self._show)
+            try:
+                shrinker.run()
+            except KeyboardInterrupt:
+                self._interrupted = True
+                if shrinker.best is None:
+                    raise
+            finally:
+                self._asked += workers.asked
+        if shrinker.best is None:
+            raise ReproducerError(
+                f"no piece of the graph fails as the whole does ({original.text}): the failure "
+                "may need the form of its results, or come and go"
+            )
+        self.finding = shrinker.finding
+        return shrinker.best
+
+    def _is_confirmed(self, piece: Piece) -> bool:
+        with self._workers(self._answer, 1) as workers:
+            return workers.ask(piece).is_like(self.finding)
+
+    def _answer(self, piece: Piece | None) -> Finding:
+        """Runs in a worker."""
+        if piece is None:
+            if self._check == "accuracy":
+                return self._examination.whole(accuracy=True)
+            finding = self._examination.whole(accuracy=False)
+            decided = finding.kind is not Kind.PASSES or self._check is not None
+            return finding if decided else self._examination.whole(accuracy=True)
+        return self._examination.piece(piece, accuracy=self._accuracy)
+
+    def _workers(
+        self, answer: Answer[Piece | None], answers_a_worker: int | None
+    ) -> AbstractWorkers[Any]:
+        if torch.cuda.is_initialized():
+            return InProcess(answer)
+        return Forked(
+            answer, count=_WORKERS, timeout=self._timeout, answers_a_worker=answers_a_worker
+        )
+
+    def _show(self, piece: Piece) -> None:
+        self._display.say(f"{len(piece.operators)} operators, {len(piece.outputs)} results")
+
+
+def _require_failure(original: Finding, check: Check | None) -> None:
+    wanted = {
+        None: (Kind.FAILS, Kind.CRASHES, Kind.TIMES_OUT, Kind.INACCURATE),
+        "error": (Kind.FAILS, Kind.CRASHES, Kind.TIMES_OUT),
+        "accuracy": (Kind.INACCURATE,),
+    }
+    kinds = (Kind.HOLDS,) if callable(check) else wanted[check]
+    if original.kind in kinds:
+        return
+    what = f"{original.kind.value}: {original.text}".removesuffix(": ")
+    raise ReproducerError(
+        f"the whole graph does not fail in the way that is looked for; it {what}. With other "
+        "inputs or options it may: see inputs= and compile_options="
+    )
+
+
+def _with_script(
+    result: MinimizeResult, target: Target, finding: Finding, folder: Path | None
+) -> MinimizeResult:
+    """Writes the script and runs it; with the real inputs when others do not show the failure."""
+    path = _free_path(folder or target.folder or debug_folder(), f"{target.name}_minimal")
+    expected: Expectation = (
+        Differs() if finding.kind is Kind.INACCURATE else Fails(finding.type_name, "")
+    )
+    if finding.kind is Kind.FAILS:
+        expected = Fails(finding.type_name, finding.head.partition(" | ")[0])
+    verdict = None
+    for store_inputs in (False, True):
+        with target.around():
+            recorded = record_inputs(result.inputs, graph=result.graph_module.graph)
+        script = ReproScript(
+            title=f"The smallest part of {target.name} that fails as the whole does",
+            module=module_source(result.graph_module),
+            inputs=recorded,
+            compilers=(target.source,),
+            store_inputs=store_inputs,
+            expected=expected,
+            notes=(f"{result.nodes_before} -> {result.nodes_after} nodes",),
+        )
+        verdict = verify(script.write(path), expected)
+        if verdict.status is Status.CONFIRMED:
+            break
+    return _replaced(result, path, verdict)
+
+
+def _replaced(result: MinimizeResult, path: Path, verdict: Verdict | None) -> MinimizeResult:
+    return dataclasses.replace(result, script=path, verdict=verdict)
+
+
+def _free_path(folder: Path, stem: str) -> Path:
+    """Returns a path that does not exist, so that earlier results stay."""
+    names = (f"{stem}.py", *(f"{stem}_{number}.py" for number in range(1, 1000)))
+    return next(folder / name for name in names if not (folder / name).exists())
