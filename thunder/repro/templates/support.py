@@ -40,7 +40,8 @@ def floats(shape, low, high, mean=0.0, std=None, dtype=torch.float32, device="cp
 
 def integers(shape, low, high, order=None, dtype=torch.int64, device="cpu"):
     """Whole numbers from `low` to `high`, both included and both present."""
-    x = torch.randint(low, min(high, 2**63 - 2) + 1, shape, device=device)
+    bounds = max(low, high - 2**62), min(high, 2**63 - 2) + 1  # as far as torch draws
+    x = torch.randint(*bounds, shape, device=device)
     flat = x.view(-1)
     if order in ("distinct", "distinct sorted"):
         flat[1:-1] = torch.randperm(high - low - 1, device=device)[: flat.numel() - 2] + low + 1
