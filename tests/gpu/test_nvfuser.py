@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.executors.nvfuser.calls import CALLS, calls_of, prepare
+from tests.executors.nvfuser.call_table import CALLS, calls_of
+from tests.executors.nvfuser.calls import prepare
 from tests.executors.nvfuser.edges import LAYOUTS, OUTPUTS, aliases, compute, normal
 from tests.executors.nvfuser.harness import (
     check_against_eager,

@@ -25,30 +25,34 @@ from thunder.executors.nvfuser.outputs import plan_outputs
 SAMPLES = 8
 
 # fmt: off
-NAMES = frozenset(
-    """
-    abs acos acosh add addcdiv addcmul all amax amin any arange asin asinh atan atan2 atanh
-    bitwise_and bitwise_not bitwise_or bitwise_xor broadcast_to cat ceil chunk clamp clamp_max
-    clamp_min clone contiguous cos cosh cumsum div embedding eq erf erfc erfinv exp exp2 expand
-    expm1 flatten floor floor_divide fmax fmin fmod frac full full_like gather ge gt
-    index_select isfinite isinf isnan isneginf isposinf le lerp lgamma log log10 log1p log2
-    log_softmax logaddexp logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
-    max maximum mean min minimum movedim mul narrow ne neg nn.functional.celu
-    nn.functional.cross_entropy nn.functional.elu nn.functional.embedding nn.functional.gelu
-    nn.functional.glu nn.functional.group_norm nn.functional.hardshrink nn.functional.hardsigmoid
-    nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss
-    nn.functional.instance_norm nn.functional.l1_loss nn.functional.layer_norm
-    nn.functional.leaky_relu nn.functional.logsigmoid nn.functional.mish nn.functional.mse_loss
-    nn.functional.nll_loss nn.functional.normalize nn.functional.pad nn.functional.prelu
-    nn.functional.relu nn.functional.relu6 nn.functional.rms_norm nn.functional.selu
-    nn.functional.silu nn.functional.smooth_l1_loss nn.functional.softmin nn.functional.softplus
-    nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
-    nn.functional.threshold norm ones_like permute pow prod reciprocal remainder repeat reshape
-    round rsqrt rsub select sgn sigmoid sign sin sinh slice softmax split split_with_sizes sqrt
-    square squeeze stack std std_mean sub sum t tan tanh tile to transpose tril triu true_divide
-    trunc unbind unflatten unsqueeze var var_mean view where zeros_like
-    """.split()
-)
+NAMES = frozenset({
+    "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "all", "amax", "amin", "any", "arange",
+    "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "broadcast_to", "cat", "ceil", "chunk", "clamp", "clamp_max", "clamp_min",
+    "clone", "contiguous", "cos", "cosh", "cumsum", "div", "embedding", "eq", "erf", "erfc",
+    "erfinv", "exp", "exp2", "expand", "expm1", "flatten", "floor", "floor_divide", "fmax",
+    "fmin", "fmod", "frac", "full", "full_like", "gather", "ge", "gt", "index_select", "isfinite",
+    "isinf", "isnan", "isneginf", "isposinf", "le", "lerp", "lgamma", "log", "log10", "log1p",
+    "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
+    "logsumexp", "lt", "masked_fill", "max", "maximum", "mean", "min", "minimum", "movedim",
+    "mul", "narrow", "ne", "neg", "nn.functional.celu", "nn.functional.cross_entropy",
+    "nn.functional.elu", "nn.functional.embedding", "nn.functional.gelu", "nn.functional.glu",
+    "nn.functional.group_norm", "nn.functional.hardshrink", "nn.functional.hardsigmoid",
+    "nn.functional.hardswish", "nn.functional.hardtanh", "nn.functional.huber_loss",
+    "nn.functional.instance_norm", "nn.functional.l1_loss", "nn.functional.layer_norm",
+    "nn.functional.leaky_relu", "nn.functional.logsigmoid", "nn.functional.mish",
+    "nn.functional.mse_loss", "nn.functional.nll_loss", "nn.functional.normalize",
+    "nn.functional.pad", "nn.functional.prelu", "nn.functional.relu", "nn.functional.relu6",
+    "nn.functional.rms_norm", "nn.functional.selu", "nn.functional.silu",
+    "nn.functional.smooth_l1_loss", "nn.functional.softmin", "nn.functional.softplus",
+    "nn.functional.softshrink", "nn.functional.softsign", "nn.functional.tanhshrink",
+    "nn.functional.threshold", "norm", "ones_like", "permute", "pow", "prod", "reciprocal",
+    "remainder", "repeat", "reshape", "round", "rsqrt", "rsub", "select", "sgn", "sigmoid",
+    "sign", "sin", "sinh", "slice", "softmax", "split", "split_with_sizes", "sqrt", "square",
+    "squeeze", "stack", "std", "std_mean", "sub", "sum", "t", "tan", "tanh", "tile", "to",
+    "transpose", "tril", "triu", "true_divide", "trunc", "unbind", "unflatten", "unsqueeze",
+    "var", "var_mean", "view", "where", "zeros_like",
+})
 # fmt: on
 
 

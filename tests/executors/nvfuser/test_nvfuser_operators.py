@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.executors.nvfuser.calls import CALLS, CUDA_ONLY, calls_of, prepare
+from tests.executors.nvfuser.call_table import CALLS, CUDA_ONLY, calls_of
+from tests.executors.nvfuser.calls import prepare
 from tests.executors.nvfuser.harness import check_against_eager
 from thunder.executors.nvfuser.operators import FAMILIES, LOWERINGS, MATRIX_PRODUCTS
 

@@ -8,7 +8,7 @@ from typing import Any, final
 import torch
 
 from thunder.errors import ExecutorError
-from thunder.executors.nvfuser.definition import Definition, ScalarInput
+from thunder.executors.nvfuser.definition import Definition, ScalarInput, TensorInput
 from thunder.executors.nvfuser.translate import InputLayout
 
 
@@ -110,6 +110,9 @@ class Variant:
         copy = torch.empty_strided(output.shape, strides, dtype=output.dtype, device=output.device)
         return copy.copy_(output)
 
+    def _device(self, entry: TensorInput) -> str:
+        return "cpu" if entry.is_cpu else f"cuda:{self.device_index or 0}"
+
     def _stand_ins(self) -> list[Any]:
         """Runs the fusion on zeros laid out like the inputs, for nvFuser's getters to refer to."""
         inputs: list[Any] = []
@@ -118,9 +121,11 @@ class Variant:
             if isinstance(entry, ScalarInput) or layout is None:
                 inputs.append(1)
                 continue
-            device = "cpu" if entry.is_cpu else f"cuda:{self.device_index or 0}"
             stand_in = torch.empty_strided(
-                layout.sizes, layout.strides, dtype=entry.value.dtype, device=device
+                layout.sizes,
+                layout.strides,
+                dtype=entry.value.dtype,
+                device=self._device(entry),
             )
             inputs.append(stand_in.zero_())
         self.fusion.execute(inputs, device=self.device_index)
