@@ -29,7 +29,8 @@ class Finding:
     Attributes:
         kind: In which way.
         type_name: Class of the exception that was the cause; empty when there is none.
-        head: First line of its message, and the compiler's first complaint.
+        message_head: First line of its message.
+        complaint: The first complaint of a compiler that the message quotes.
         text: For the reader: the message, or the verdict.
         wrong_outputs: Positions of the inaccurate outputs.
         signal: The signal that ended the process; 0 when none did.
@@ -37,7 +38,8 @@ class Finding:
 
     kind: Kind
     type_name: str = ""
-    head: str = ""
+    message_head: str = ""
+    complaint: str = ""
     text: str = ""
     wrong_outputs: tuple[int, ...] = ()
     signal: int = 0
@@ -55,11 +57,11 @@ class Finding:
             cause = cause.__cause__
         message = str(cause)
         complaint = re.search(r"error: .*", message.partition("\n")[2])
-        parts = [message_head(message), message_head(complaint[0]) if complaint else ""]
         return Finding(
             kind=Kind.FAILS,
             type_name=type(cause).__name__,
-            head=" | ".join(filter(None, parts)),
+            message_head=message_head(message),
+            complaint=message_head(complaint[0]) if complaint else "",
             text=f"{type(cause).__name__}: {message_head(message)}",
         )
 
@@ -72,11 +74,13 @@ class Finding:
         if self.kind is not original.kind:
             return False
         if self.kind is Kind.FAILS:
-            same_type = self.type_name == original.type_name
-            return same_type and _unnumbered(self.head) == _unnumbered(original.head)
+            return self._signature() == original._signature()
         return self.signal == original.signal
 
+    def _signature(self) -> tuple[str, ...]:
+        return self.type_name, _unnumbered(self.message_head), _unnumbered(self.complaint)
 
-def _unnumbered(head: str) -> str:
+
+def _unnumbered(text: str) -> str:
     """Takes the numbers off the names of values, which are counted anew in each piece."""
-    return re.sub(r"(_|\bbuf|\barg|Fusion)\d+(_\d+)?\b", r"\1", head)
+    return re.sub(r"(_|\bbuf|\barg|Fusion)\d+(_\d+)?\b", r"\1", text)

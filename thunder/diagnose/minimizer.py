@@ -18,21 +18,12 @@ from thunder.diagnose.display import Display
 from thunder.diagnose.examination import Examination, UserCheck
 from thunder.diagnose.finding import Finding, Kind
 from thunder.diagnose.problem import Piece, Problem
+from thunder.diagnose.scripts import write_minimal_script
 from thunder.diagnose.shrinking import Shrinker
 from thunder.diagnose.target import Target, resolve_target
 from thunder.diagnose.workers import AbstractWorkers, Answer, Forked, InProcess
 from thunder.errors import ReproducerError
-from thunder.repro import (
-    Differs,
-    Expectation,
-    Fails,
-    ReproScript,
-    Status,
-    Verdict,
-    module_source,
-    record_inputs,
-    verify,
-)
+from thunder.repro import Differs, Expectation, Fails, Verdict
 
 Check = Literal["error", "accuracy"] | UserCheck
 _WORKERS = 2
@@ -246,37 +237,21 @@ def _require_failure(original: Finding, check: Check | None) -> None:
 def _with_script(
     result: MinimizeResult, target: Target, finding: Finding, folder: Path | None
 ) -> MinimizeResult:
-    """Writes the script and runs it; with the real inputs when others do not show the failure."""
-    path = _free_path(folder or target.folder or debug_folder(), f"{target.name}_minimal")
-    expected: Expectation = (
-        Differs() if finding.kind is Kind.INACCURATE else Fails(finding.type_name, "")
-    )
+    wanted = folder or target.folder or debug_folder()
+    if wanted is None:
+        return result
+    expected: Expectation = Differs()
     if finding.kind is Kind.FAILS:
-        expected = Fails(finding.type_name, finding.head.partition(" | ")[0])
-    verdict = None
-    for store_inputs in (False, True):
-        with target.around():
-            recorded = record_inputs(result.inputs, graph=result.graph_module.graph)
-        script = ReproScript(
-            title=f"The smallest part of {target.name} that fails as the whole does",
-            module=module_source(result.graph_module),
-            inputs=recorded,
-            compilers=(target.source,),
-            store_inputs=store_inputs,
-            expected=expected,
-            notes=(f"{result.nodes_before} -> {result.nodes_after} nodes",),
-        )
-        verdict = verify(script.write(path), expected)
-        if verdict.status is Status.CONFIRMED:
-            break
-    return _replaced(result, path, verdict)
-
-
-def _replaced(result: MinimizeResult, path: Path, verdict: Verdict | None) -> MinimizeResult:
+        expected = Fails(finding.type_name, finding.message_head)
+    path, verdict = write_minimal_script(
+        title=f"The smallest part of {target.name} that fails as the whole does",
+        graph_module=result.graph_module,
+        inputs=result.inputs,
+        source=target.source,
+        expected=expected,
+        folder=wanted,
+        stem=f"{target.name}_minimal",
+        around=target.around,
+        notes=(f"{result.nodes_before} -> {result.nodes_after} nodes",),
+    )
     return dataclasses.replace(result, script=path, verdict=verdict)
-
-
-def _free_path(folder: Path, stem: str) -> Path:
-    """Returns a path that does not exist, so that earlier results stay."""
-    names = (f"{stem}.py", *(f"{stem}_{number}.py" for number in range(1, 1000)))
-    return next(folder / name for name in names if not (folder / name).exists())

@@ -61,9 +61,9 @@ class AbstractWorkers(abc.ABC, Generic[Question]):
         """Ends what is still running."""
         self.close()
 
+    @abc.abstractmethod
     def close(self) -> None:
         """Ends what is still running."""
-        return None
 
 
 @final
@@ -82,6 +82,9 @@ class InProcess(AbstractWorkers[Question]):
             if accept(finding):
                 return position, finding
         return None
+
+    def close(self) -> None:
+        """Has nothing to end."""
 
 
 @final

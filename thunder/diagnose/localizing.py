@@ -1,0 +1,281 @@
+"""From a stage that gives a wrong result to the operator in it.
+
+Where executors took over, regions and claimed operators are judged one by one on the values that
+eager gives them, and the body of a wrong region is shrunk. Where a transform is wrong, the values
+of both graphs are compared by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from thunder.diagnose.examination import Compile, Examination
+from thunder.diagnose.finding import Kind
+from thunder.diagnose.problem import Piece, Problem
+from thunder.diagnose.shrinking import Shrinker
+from thunder.diagnose.workers import InProcess
+from thunder.pipeline.judged_run import (
+    Program,
+    call_results,
+    copy_values,
+    judge_run,
+    random_state_kept,
+)
+from thunder.trace.accuracy import AccuracyVerdict, compare_to_reference
+from thunder.trace.float64 import RandomDraws, run_in_float64
+from thunder.trace.source_lines import SourceLine, source_line
+from thunder.trace.targets import ClaimedOperator, FusedRegion
+from thunder.trace.trace import TraceCtx
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Where a result goes wrong.
+
+    Attributes:
+        operator: The operator, such as `aten.relu.default`; a region's name when no single
+            operator of it is wrong.
+        node: The node's name in the trace.
+        line: The user's line.
+        region: Name of the fusion region, if it is in one.
+        executor: Name of the executor that ran it; None for a transform.
+        verdict: The judgement on the operator or region alone; None for a transform.
+        graph_module: A graph that shows it; None for a transform.
+        inputs: Its inputs.
+    """
+
+    operator: str
+    node: str
+    line: SourceLine | None
+    region: str | None = None
+    executor: str | None = None
+    verdict: AccuracyVerdict | None = None
+    graph_module: fx.GraphModule | None = None
+    inputs: tuple[Any, ...] = ()
+
+
+def locate_in_execution(
+    trace: TraceCtx, inputs: Sequence[Any], compile_piece: Compile
+) -> Place | None:
+    """Finds the first region or claimed operator that is wrong by itself.
+
+    Args:
+        trace: An execution trace.
+        inputs: Its inputs.
+        compile_piece: Compiles a piece of a region's body as the region was.
+
+    Returns:
+        The place; None when each is right by itself.
+    """
+    walk = _Walk(trace, compile_piece)
+    with torch.no_grad(), random_state_kept():
+        walk.run(*copy_values(list(inputs)))
+    return walk.place
+
+
+def locate_change(before: TraceCtx, after: TraceCtx, inputs: Sequence[Any]) -> Place | None:
+    """Finds the first node at which a transform changed the result.
+
+    Args:
+        before: The stage before the transform.
+        after: The stage that it made.
+        inputs: The inputs of both.
+
+    Returns:
+        The place; None when no node that both stages have differs.
+    """
+    with torch.no_grad(), random_state_kept() as state:
+        with RandomDraws() as draws:
+            expected = _values(before, inputs)
+        state.restore()
+        found = _values(after, inputs)
+        state.restore()
+        try:
+            reference = run_in_float64(lambda: _values(before, inputs), draws.drawn)
+        except (RuntimeError, TypeError, ValueError):  # it cannot run in float64
+            reference = {}
+    old = {node.name: node for node in before.graph.nodes}
+    for node in after.graph.nodes:
+        if node.op in ("placeholder", "output") or node.name not in expected:
+            continue
+        if node.name not in found:
+            continue
+        name = node.name
+        verdict = compare_to_reference(expected[name], found[name], reference.get(name))
+        if not verdict.accurate:
+            changed = _first_changed(node, old)
+            line = source_line(changed) or source_line(node)
+            return Place(operator=str(changed.target), node=changed.name, line=line)
+    return None
+
+
+class _Walk(fx.Interpreter):
+    """Runs an execution trace; regions and claimed operators are judged and run op by op."""
+
+    def __init__(self, trace: TraceCtx, compile_piece: Compile) -> None:
+        super().__init__(trace.graph_module)
+        self.extra_traceback = False
+        self.place: Place | None = None
+        self._compile_piece = compile_piece
+
+    def run_node(self, n: fx.Node) -> Any:
+        if not isinstance(n.target, FusedRegion | ClaimedOperator):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        plain = n.target.operator
+        if isinstance(n.target, FusedRegion):
+            plain = n.target.graph_module
+        if self.place is None:
+            self._judge(n, plain, args, kwargs)
+        return plain(*args, **kwargs)
+
+    def _judge(self, node: fx.Node, plain: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
+        target: Any = node.target
+        with random_state_kept():
+            verdict = judge_run(_program(plain, kwargs), _program(target, kwargs), args)
+            if verdict.accurate:
+                return
+            if isinstance(target, FusedRegion):
+                self.place = _place_in_region(target, node, args, verdict, self._compile_piece)
+            else:
+                graph_module, inputs = _single(node, target, args, kwargs)
+                self.place = Place(
+                    operator=str(target.operator),
+                    node=node.name,
+                    line=source_line(node),
+                    executor=target.executor,
+                    verdict=verdict,
+                    graph_module=graph_module,
+                    inputs=inputs,
+                )
+
+
+def _place_in_region(
+    region: FusedRegion,
+    node: fx.Node,
+    inputs: Sequence[Any],
+    verdict: AccuracyVerdict,
+    compile_piece: Compile,
+) -> Place:
+    problem = Problem(region.graph_module, inputs)
+    piece = _shrink(problem, compile_piece)
+    lines = [source_line(inner) for inner in region.graph_module.graph.nodes]
+    first = next((line for line in lines if line is not None), None)
+    if piece is None:
+        return Place(
+            operator=region.name,
+            node=node.name,
+            line=first,
+            region=region.name,
+            executor=region.executor,
+            verdict=verdict,
+            graph_module=region.graph_module,
+            inputs=tuple(inputs),
+        )
+    graph_module, values = problem.build(piece)
+    operators = [inner for inner in graph_module.graph.nodes if inner.op == "call_function"]
+    culprit = operators[-1]
+    return Place(
+        operator=str(culprit.target),
+        node=culprit.name,
+        line=source_line(culprit) or first,
+        region=region.name,
+        executor=region.executor,
+        verdict=verdict,
+        graph_module=graph_module,
+        inputs=tuple(values),
+    )
+
+
+def _shrink(problem: Problem, compile_piece: Compile) -> Piece | None:
+    """Shrinks a region's body; None when its pieces are right once they are compiled again."""
+    examination = Examination(problem=problem, compile=compile_piece)
+
+    def answer(piece: Piece) -> Any:
+        return examination.piece(piece, accuracy=True)
+
+    workers = InProcess(answer)
+    original = workers.ask(problem.exposed(problem.piece(problem.removable)))
+    if original.kind is not Kind.INACCURATE:
+        original = workers.ask(problem.piece(problem.removable))
+    if original.kind is not Kind.INACCURATE:
+        return None
+    shrinker = Shrinker(problem, workers, original, lambda piece: None)
+    shrinker.run()
+    return shrinker.best
+
+
+def _single(
+    node: fx.Node, target: ClaimedOperator, args: Any, kwargs: Mapping[str, Any]
+) -> tuple[fx.GraphModule, tuple[Any, ...]]:
+    """Returns a graph of one operator and its inputs."""
+    graph = fx.Graph()
+    inputs: list[Any] = []
+    made: dict[fx.Node, Any] = {}
+    values = dict(zip(_nodes(node.args), _nodes_values(node.args, args), strict=True))
+    values |= dict(zip(_nodes(node.kwargs), _nodes_values(node.kwargs, kwargs), strict=True))
+    for source, value in values.items():
+        if isinstance(value, torch.Tensor):
+            made[source] = graph.placeholder(source.name)
+            made[source].meta.update(source.meta)
+            inputs.append(value)
+        else:
+            made[source] = value
+    call = graph.node_copy(node, lambda source: made[source])
+    call.target = target.operator
+    graph.output((call,))
+    return fx.GraphModule({}, graph), tuple(copy_values(inputs))
+
+
+def _nodes(tree: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.node.map_arg(tree, found.append)
+    return found
+
+
+def _nodes_values(tree: Any, values: Any) -> list[Any]:
+    """Returns the values at the places of a tree where nodes are."""
+    if isinstance(tree, fx.Node):
+        return [values]
+    if isinstance(tree, Mapping):
+        return [v for key in tree for v in _nodes_values(tree[key], values[key])]
+    if isinstance(tree, list | tuple):
+        pairs = zip(tree, values, strict=True)
+        return [v for part, value in pairs for v in _nodes_values(part, value)]
+    return []
+
+
+def _program(function: Callable[..., Any], kwargs: Mapping[str, Any]) -> Program:
+    return lambda inputs: call_results(lambda *args: function(*args, **kwargs), inputs)
+
+
+class _Values(fx.Interpreter):
+    """Keeps the tensors of all nodes by name."""
+
+    def __init__(self, trace: TraceCtx) -> None:
+        super().__init__(trace.graph_module)
+        self.extra_traceback = False
+        self.values: dict[str, torch.Tensor] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        value = super().run_node(n)
+        if isinstance(value, torch.Tensor) and n.op == "call_function":
+            self.values[n.name] = value
+        return value
+
+
+def _values(trace: TraceCtx, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
+    interpreter = _Values(trace)
+    interpreter.run(*copy_values(list(inputs)))
+    return interpreter.values
+
+
+def _first_changed(node: fx.Node, old: Mapping[str, fx.Node]) -> fx.Node:
+    """Returns the node, or what was put in before it: the first one that is not as it was."""
+    new = [source for source in node.all_input_nodes if source.name not in old]
+    return _first_changed(new[0], old) if new else node

@@ -1,0 +1,79 @@
+"""Writes the script of a minimal graph, and runs it to see that it shows what it should."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+from torch import fx
+
+from thunder.repro import (
+    CompileSource,
+    Expectation,
+    ReproScript,
+    Status,
+    Verdict,
+    make_folder,
+    module_source,
+    record_inputs,
+    verify,
+)
+
+
+def write_minimal_script(
+    *,
+    title: str,
+    graph_module: fx.GraphModule,
+    inputs: Sequence[Any],
+    source: CompileSource,
+    expected: Expectation,
+    folder: Path,
+    stem: str,
+    around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext,
+    notes: tuple[str, ...] = (),
+) -> tuple[Path, Verdict]:
+    """Writes the script; with the real inputs when others of their kind do not show the failure.
+
+    Args:
+        title: What it is, in one line.
+        graph_module: The graph.
+        inputs: Its inputs.
+        source: How it is compiled.
+        expected: How the script should end.
+        folder: Where it is written.
+        stem: Its name without the ending; a number is added when the file exists, so that
+            earlier results stay.
+        around: Makes the context of the call.
+        notes: Sentences for the reader.
+
+    Returns:
+        The script, and what running it in a fresh process showed.
+
+    Raises:
+        ReproducerError: It cannot be written.
+    """
+    path = _free_path(make_folder(folder), stem)
+    with around():
+        recorded = record_inputs(inputs, graph=graph_module.graph)
+    for store_inputs in (False, True):
+        script = ReproScript(
+            title=title,
+            module=module_source(graph_module),
+            inputs=recorded,
+            compilers=(source,),
+            store_inputs=store_inputs,
+            expected=expected,
+            notes=notes,
+        )
+        verdict = verify(script.write(path), expected)
+        if verdict.status is Status.CONFIRMED or source.missing:
+            break
+    return path, verdict
+
+
+def _free_path(folder: Path, stem: str) -> Path:
+    names = (f"{stem}.py", *(f"{stem}_{number}.py" for number in range(1, 1000)))
+    return next(folder / name for name in names if not (folder / name).exists())
