@@ -18,6 +18,7 @@ from tests.executors.nvfuser.harness import (
     with_reference,
 )
 from tests.executors.nvfuser.programs import PROGRAMS
+from tests.executors.nvfuser.symbolic_programs import FUNCTIONS, check
 from thunder.executors.nvfuser import available
 from thunder.executors.nvfuser.descriptors import describe_layout
 from thunder.executors.nvfuser.library import load
@@ -127,17 +128,7 @@ def test_kernels_are_shown():
         assert "__global__ void nvfuser_" in text and "fd.ops.tanh" in text
 
 
+@pytest.mark.parametrize("function", FUNCTIONS)
 @pytest.mark.parametrize("training", [True, False])
-def test_dynamic_sizes(training):
-    def function(x, w):
-        y = torch.nn.functional.layer_norm(x * 2, (16,), w)
-        return torch.nn.functional.gelu(y).reshape(-1, 16) + x.reshape(-1, 16).sum(0)
-
-    compiled, regions = compiled_by_aot(function, executor_for("cuda"), dynamic=True)
-    run = differentiated if training else lambda function, given: [function(*given)]
-    for batch in (4, 7, 4, 1024):
-        inputs = [normal(batch, 5, 16, device="cuda"), normal(16, device="cuda")]
-        with torch.set_grad_enabled(training):
-            expected, reference = with_reference(lambda *g: run(function, g), inputs)
-            compare(run(compiled, inputs), expected, reference, exact_strides=False)
-    assert all(len(region.variants) == 1 for region in regions)
+def test_symbolic_sizes(function, training):
+    check(function, "cuda", training)
