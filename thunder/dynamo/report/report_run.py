@@ -15,7 +15,6 @@ from thunder.benchmark import (
     ProgressHook,
     Settings,
     Status,
-    TorchCompileSpecification,
     TorchEagerSpecification,
     TorchInductorSpecification,
 )
@@ -38,17 +37,18 @@ class ReportRun:
         timer: How to time.
         settings: Confidence, threshold and time.
         verify: Whether scripts of failures are run once in a fresh process.
+        against: What thunder is compared with, the baseline first.
     """
 
     folder: Path
     timer: AbstractTimer
     settings: Settings
     verify: bool
+    against: tuple[AbstractCompileSpecification, ...]
 
     def graph(self, report: AbstractTorchGraphReport, progress: ProgressHook) -> RegionRecord:
-        """Compares thunder with torch.compile and eager on a Dynamo graph or a segment of one."""
+        """Compares thunder with others on a Dynamo graph or a segment of one."""
         subject = report.default_specification
-        others = [TorchCompileSpecification(), TorchEagerSpecification()]
         is_segment = isinstance(report, ThunderSplitGraphReport)
         record = RegionRecord(
             name=report.name,
@@ -58,7 +58,7 @@ class ReportRun:
             subject=subject.name,
             split_reasons=report.reported.split_reasons,
         )
-        return self._run(report, record, [others[0], subject, others[1]], progress)
+        return self._run(report, record, [*self.against, subject], progress)
 
     def fusion(self, report: ThunderFusionReport, progress: ProgressHook) -> RegionRecord:
         """Compares a fusion's executor with Inductor, or Inductor with eager where it has it."""

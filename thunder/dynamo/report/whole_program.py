@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from thunder.benchmark import AbstractTimer, ProgressHook, RichProgress, Settings, WallTime
+from thunder.benchmark import (
+    AbstractCompileSpecification,
+    AbstractTimer,
+    ProgressHook,
+    RichProgress,
+    Settings,
+    TorchCompileSpecification,
+    TorchEagerSpecification,
+    WallTime,
+)
 from thunder.dynamo.report.benchmark_report import FILE_NAME, BenchmarkReport
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport
@@ -35,6 +44,7 @@ def thunderfx_benchmark_report(
     *args: Any,
     compile_options: Mapping[str, Any] | None = None,
     thunder_options: Mapping[str, Any] | None = None,
+    against: Sequence[AbstractCompileSpecification] = (),
     compare_fusion: bool = True,
     time_fn: AbstractTimer | None = None,
     settings: Settings | None = None,
@@ -55,6 +65,8 @@ def thunderfx_benchmark_report(
         args: `fn`'s positional arguments.
         compile_options: Keywords of torch.compile for the capture.
         thunder_options: Keywords of `ThunderCompiler`.
+        against: What thunder is compared with, the baseline first; by default torch.compile and
+            eager. Fusions are compared as said above.
         compare_fusion: Whether to go down to fusions.
         time_fn: How to time; wall time by default.
         settings: Confidence, threshold and time of each comparison.
@@ -85,6 +97,7 @@ def thunderfx_benchmark_report(
         captured,
         folder,
         thunder_options=thunder_options or {},
+        against=against,
         compare_fusion=compare_fusion,
         time_fn=time_fn,
         settings=settings,
@@ -98,6 +111,7 @@ def benchmark_program(
     folder: Folder,
     *,
     thunder_options: Mapping[str, Any],
+    against: Sequence[AbstractCompileSpecification] = (),
     compare_fusion: bool = True,
     time_fn: AbstractTimer | None = None,
     settings: Settings | None = None,
@@ -110,6 +124,8 @@ def benchmark_program(
         captured: The program.
         folder: Where the scripts and `report.json` go; made when missing.
         thunder_options: Keywords of `ThunderCompiler`.
+        against: What thunder is compared with, the baseline first; by default torch.compile and
+            eager.
         compare_fusion: Whether to go down to fusions.
         time_fn: How to time; wall time by default.
         settings: Confidence, threshold and time of each comparison.
@@ -121,6 +137,7 @@ def benchmark_program(
         timer=time_fn or WallTime(),
         settings=settings or Settings(confidence=CONFIDENCE),
         verify=verify,
+        against=tuple(against) or (TorchCompileSpecification(), TorchEagerSpecification()),
     )
     regions: list[RegionRecord] = []
     interrupted = False

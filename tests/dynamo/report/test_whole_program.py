@@ -1,0 +1,190 @@
+"""The helpers that go through a whole program: numbers, findings, scripts, JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import torch
+
+from thunder.benchmark import (
+    AbstractCompileSpecification,
+    Settings,
+    ThunderCompileSpecification,
+    TorchCompileSpecification,
+    TorchEagerSpecification,
+)
+from thunder.dynamo.report import (
+    Finding,
+    Level,
+    fx_report,
+    read_report,
+    save_failing_repros,
+    save_thunderfx_repros,
+    thunderfx_benchmark_report,
+)
+from thunder.errors import BenchmarkError
+
+ATEN = {"executors": ["aten"]}
+QUICK = Settings(seconds=0.2)
+
+
+def program(x):
+    x = x.sin() + 1
+    torch._dynamo.graph_break()
+    return x.cos().sum()
+
+
+def drop_sin(graph_module):
+    """A wrong transform: it computes another thing."""
+    for node in graph_module.graph.nodes:
+        if node.target is torch.ops.aten.sin.default:
+            node.target = torch.ops.aten.cos.default
+
+
+def fail(graph_module):
+    """A transform that does not work."""
+    raise ValueError("no way")
+
+
+def report_of(folder, fn=program, *, options=ATEN, **keywords):
+    x = torch.rand(4, requires_grad=True)
+    against = [TorchCompileSpecification(backend="eager"), TorchEagerSpecification()]
+    quiet = {"verify": False, "show": False, "against": against}
+    keywords = {"settings": QUICK, **quiet, **keywords}
+    return thunderfx_benchmark_report(fn, folder, x, thunder_options=options, **keywords)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    return folder, report_of(folder)
+
+
+def test_compares_graph_by_graph(written):
+    _, report = written
+    assert [region.name for region in report.regions] == ["graph0", "graph1"]
+    for region in report.regions:
+        names = [outcome.name for outcome in region.result.outcomes]
+        assert names == ["torch.compile (backend=eager)", "eager", "thunder"]
+        assert region.level is Level.GRAPH
+        assert region.comparison.baseline == "torch.compile (backend=eager)"
+        assert region.result.compute == "forward+backward"
+
+
+def test_json_holds_everything(written):
+    folder, report = written
+    again = read_report(folder)
+    assert again.to_json() == report.to_json()
+    assert [region.finding for region in again.regions] == [
+        region.finding for region in report.regions
+    ]
+    data = json.loads((folder / "report.json").read_text())
+    assert data["breaks"][0]["reason"] == "Call to `torch._dynamo.graph_break()`"
+    assert data["environment"]["torch"] == torch.__version__
+
+
+def test_scripts_only_for_what_stands_out(written):
+    folder, report = written
+    there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert there == {"report.json"} | {s for region in report.regions for s in region.scripts}
+
+
+def test_text_names_no_machine(written):
+    _, report = written
+    text = str(report) + json.dumps(report.to_json())
+    assert not re.search(r"0x[0-9a-f]{4}|/root|/home|/tmp", text)
+
+
+def test_wrong_results_come_before_timings(tmp_path):
+    report = report_of(tmp_path, torch.sin, options={**ATEN, "transforms": [drop_sin]})
+    (region,) = report.problems
+    assert region.finding is Finding.INACCURATE
+    assert region.result.outcome("thunder").measurement is None
+    (script,) = region.scripts
+    text = (tmp_path / script).read_text()
+    assert "Expected: gives a wrong result" in text
+    assert "drop_sin" in text
+
+
+def test_failures_leave_a_verified_script(tmp_path):
+    options = {**ATEN, "transforms": [fail]}
+    report = report_of(tmp_path, torch.sin, options=options, verify=True)
+    (region,) = report.problems
+    assert region.finding is Finding.FAILED
+    assert "no way" in str(region.failure)
+    assert region.scripts == ("graph0_repro_thunder.py",)
+    header = (tmp_path / "graph0_repro_thunder.py").read_text().partition("\nimport")[0]
+    assert "Verdict: confirmed: fails with TransformError" in header
+
+
+def test_fusions_are_compared_with_eager_where_inductor_has_them(tmp_path):
+    report = report_of(tmp_path, lambda x: (x * 2).exp(), options={})
+    levels = [region.level for region in report.regions]
+    assert levels == [Level.GRAPH, Level.FUSION, Level.FUSION]
+    fusion = report.regions[1]
+    assert fusion.executor == fusion.subject == "inductor"
+    assert fusion.comparison.baseline == "eager"
+    assert fusion.result.compute == "forward"
+
+
+def test_table_is_shown_when_asked(tmp_path, capsys):
+    report_of(tmp_path, torch.sin, show=True)
+    assert "graph0" in capsys.readouterr().out
+
+
+def test_repros_of_everything(tmp_path):
+    x = torch.rand(3, requires_grad=True)
+    paths = save_thunderfx_repros(lambda x: x.exp() * 2, tmp_path, x)
+    assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
+        "graph0_repro_thunder.py",
+        "0/graph0_thunder_0_repro_eager.py",
+        "0/graph0_thunder_0_repro_thunder.py",
+        "0/graph0_thunder_0_repro_torchcompile.py",
+        "0/inductor/graph0_thunder_0_inductorFusion0_forward_repro_inductor.py",
+        "0/inductor/graph0_thunder_0_inductorFusion0_backward_repro_inductor.py",
+    ]
+
+
+def test_scripts_of_two_runs_are_equal(tmp_path):
+    def write(folder):
+        x = torch.arange(3.0, requires_grad=True)
+        paths = save_thunderfx_repros(program, tmp_path / folder, x, thunder_options=ATEN)
+        return [path.read_bytes() for path in paths]
+
+    assert write("first") == write("second")
+
+
+class Failing(AbstractCompileSpecification):
+    name = "failing"
+
+    def compile(self, fn, *, inputs):
+        raise RuntimeError("cannot compile this")
+
+
+def test_failing_repros(tmp_path):
+    graphs = fx_report(program, torch.rand(4)).fx_graph_reports
+    assert save_failing_repros(graphs, TorchEagerSpecification(), tmp_path) == []
+    paths = save_failing_repros(graphs, Failing(), tmp_path / "fail", verify=False)
+    assert len(paths) == 2
+    assert "fails with RuntimeError: cannot compile this" in paths[0].read_text()
+    wrong = ThunderCompileSpecification(executors=["aten"], transforms=[drop_sin])
+    paths = save_failing_repros(
+        graphs, wrong, tmp_path / "wrong", check_consistency=True, verify=False
+    )
+    assert [path.name for path in paths] == ["graph0_repro_thunder.py"]
+
+
+def test_damaged_reports(tmp_path):
+    with pytest.raises(BenchmarkError, match="cannot read"):
+        read_report(tmp_path)
+    (tmp_path / "report.json").write_text("{")
+    with pytest.raises(BenchmarkError, match="no JSON"):
+        read_report(tmp_path)
+    (tmp_path / "report.json").write_text("[]")
+    with pytest.raises(BenchmarkError, match="no report"):
+        read_report(tmp_path)
+    (tmp_path / "report.json").write_text('{"format": "thunder report 1"}')
+    with pytest.raises(BenchmarkError, match="damaged"):
+        read_report(tmp_path)
