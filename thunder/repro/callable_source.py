@@ -38,7 +38,7 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         owner = type(function) if isinstance(function, torch.nn.Module) else function
         name = getattr(owner, "__qualname__", type(function).__qualname__)
         what = f"{getattr(owner, '__module__', '')}.{name}"
-        collector.missing.clear()
+        collector.gaps.clear()
         collector.miss(f"{what}, which is compiled: import it, or write it here")
         written = f"fill_in({what!r})"
     if keywords:
@@ -52,6 +52,6 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         text="",
         imports=collector.imports(),
         definitions=tuple(collector.definitions.values()),
-        missing=tuple(collector.missing),
+        missing=collector.missing,
         notes=tuple(collector.notes),
     )

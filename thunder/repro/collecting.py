@@ -25,7 +25,7 @@ class SourceCollector:
     Attributes:
         names: The imports and the objects that expressions refer to.
         definitions: Statements for the top of the script, by what they define, in order.
-        missing: What could not be written down, each a phrase.
+        gaps: What could not be written down, a phrase each time.
         notes: Sentences for the reader of the script.
         being_defined: Names of objects whose definitions are being written.
     """
@@ -39,7 +39,7 @@ class SourceCollector:
         self.reserved = frozenset(reserved)
         self.names = Names(self.reserved)
         self.definitions: dict[str, str] = {}
-        self.missing: list[str] = []
+        self.gaps: list[str] = []
         self.notes: list[str] = []
         self.being_defined: set[str] = set()
 
@@ -49,7 +49,7 @@ class SourceCollector:
         fork.names.modules |= self.names.modules
         fork.names.objects |= self.names.objects
         fork.definitions |= self.definitions
-        fork.missing += self.missing
+        fork.gaps += self.gaps
         fork.notes += self.notes
         fork.being_defined |= self.being_defined
         return fork
@@ -57,7 +57,7 @@ class SourceCollector:
     def take(self, fork: SourceCollector) -> None:
         """Becomes what the fork is."""
         self.names, self.definitions = fork.names, fork.definitions
-        self.missing, self.notes = fork.missing, fork.notes
+        self.gaps, self.notes = fork.gaps, fork.notes
         self.being_defined = fork.being_defined
 
     def define(self, name: str, statement: str) -> bool:
@@ -77,8 +77,12 @@ class SourceCollector:
 
     def miss(self, what: str) -> None:
         """Notes something that could not be written down."""
-        if (phrase := inert(what)) not in self.missing:
-            self.missing.append(phrase)
+        self.gaps.append(inert(what))
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """What could not be written down, each phrase once."""
+        return tuple(dict.fromkeys(self.gaps))
 
     def note(self, sentence: str) -> None:
         """Notes something that the reader of the script should know."""

@@ -70,7 +70,7 @@ def call_source(
     for option, value in options.items():
         fork = collector.fork()
         written = write_value(value, fork)
-        new = fork.missing[len(collector.missing) :]
+        new = fork.gaps[len(collector.gaps) :]
         collector.take(fork)
         if new and written == "None":
             gaps += [f"    # FILL IN {option}=: {what}" for what in new]
@@ -87,7 +87,7 @@ def call_source(
         expression=expression,
         imports=(*imports, *(i for i in collector.imports() if i not in imports)),
         definitions=tuple(collector.definitions.values()),
-        missing=tuple(collector.missing),
+        missing=collector.missing,
         notes=tuple(collector.notes),
     )
 

@@ -49,7 +49,7 @@ def define_function(
             function.__code__.co_freevars, function.__closure__ or (), strict=True
         )
     }
-    if attempt.missing != collector.missing:
+    if len(attempt.gaps) > len(collector.gaps):
         return None
     for candidate in (name, *(f"{name}_{count}" for count in range(1, 100))):
         if attempt.define(candidate, _statement(node, candidate, closure)):
@@ -65,7 +65,7 @@ def find_definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambd
         function: The function or lambda.
 
     Returns:
-        Its node; None where there is no source, or where two lambdas of a line look alike.
+        Its node; None where there is no source.
     """
     code = function.__code__
     lines = linecache.getlines(code.co_filename, function.__globals__)
@@ -75,8 +75,8 @@ def find_definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambd
         return None
     found = [node for node in ast.walk(tree) if _is_definition(node, function)]
     if len(found) > 1:
-        found = [node for node in found if _compiled(node) == code.co_code]
-    return found[0] if len(found) == 1 else None  # type: ignore[return-value]
+        found = [node for node in found if _compiled(node) == (code.co_code, code.co_consts)]
+    return found[0] if found else None  # type: ignore[return-value]
 
 
 def _is_definition(node: ast.AST, function: types.FunctionType) -> bool:
@@ -96,11 +96,12 @@ def _is_definition(node: ast.AST, function: types.FunctionType) -> bool:
     return False
 
 
-def _compiled(node: ast.AST) -> bytes | None:
+def _compiled(node: ast.AST) -> tuple[bytes, tuple[Any, ...]] | None:
     if not isinstance(node, ast.Lambda):
         return None
     whole = compile(ast.Expression(node), "<lambda>", "eval")
-    return next((c.co_code for c in whole.co_consts if isinstance(c, types.CodeType)), None)
+    codes = [constant for constant in whole.co_consts if isinstance(constant, types.CodeType)]
+    return (codes[0].co_code, codes[0].co_consts) if codes else None
 
 
 def _define_globals(
@@ -118,9 +119,9 @@ def _define_globals(
             if not is_plain and not collector.define(name, f"{name} = {value.__name__}"):
                 return False
             continue
-        before = len(collector.missing)
+        before = len(collector.gaps)
         expression = write_value(value, collector)
-        if len(collector.missing) > before:
+        if len(collector.gaps) > before:
             return False
         if expression != name and not collector.define(name, f"{name} = {expression}"):
             return False

@@ -117,7 +117,7 @@ def module_source(graph_module: torch.nn.Module, *, store_values: bool = False) 
         stored=stored,
         precision=_coarsest_precision(copies.values()),
         is_random=any(_is_random(node) for graph in copies.values() for node in graph.nodes),
-        missing=tuple(collector.missing),
+        missing=collector.missing,
         notes=tuple(collector.notes),
     )
 

@@ -89,7 +89,7 @@ def _define(definition: CustomOpDef, collector: SourceCollector) -> None:
         return
     attempt = collector.fork()
     lines = _registrations(name, definition, attempt)
-    if lines is not None and len(attempt.missing) == len(collector.missing):
+    if len(attempt.gaps) == len(collector.gaps):
         collector.take(attempt)
         collector.define(name, "\n".join(lines))
         return
@@ -100,20 +100,19 @@ def _define(definition: CustomOpDef, collector: SourceCollector) -> None:
         collector.names.modules.add(module)
 
 
-def _registrations(
-    name: str, definition: CustomOpDef, collector: SourceCollector
-) -> list[str] | None:
+def _registrations(name: str, definition: CustomOpDef, collector: SourceCollector) -> list[str]:
     def written(function: Any) -> str:
         return write_value(function, collector)
 
-    kernels = _kernels(definition)
-    if kernels is None:
-        return None
+    kernels = {device: _unwrapped(kernel) for device, kernel in definition._backend_fns.items()}
+    devices = [device for device, kernel in kernels.items() if kernel is definition._init_fn]
+    kernels = {device: kernel for device, kernel in kernels.items() if device not in devices}
     schema = definition._opoverload._schema
     mutated = [a.name for a in schema.arguments if a.alias_info and a.alias_info.is_write]
+    only = "" if None in devices else f", device_types={devices!r}"
     lines = [
         f"{name} = torch.library.custom_op({definition._qualname!r}, "
-        f"{written(kernels.pop('default', definition._init_fn))}, mutates_args={mutated!r}, "
+        f"{written(definition._init_fn)}, mutates_args={mutated!r}{only}, "
         f"schema={definition._schema!r})"
     ]
     for device, kernel in kernels.items():
@@ -129,23 +128,11 @@ def _registrations(
     return lines
 
 
-def _kernels(definition: CustomOpDef) -> dict[str, Any] | None:
-    """Returns the kernels by device; the one for all devices under `default`."""
-    kernels: dict[str, Any] = {}
-    for device, kernel in definition._backend_fns.items():
-        function = _unwrapped(kernel)
-        if function is None:
-            return None
-        if device is None or function is definition._init_fn:
-            kernels["default"] = definition._init_fn
-        else:
-            kernels[device] = function
-    return kernels
-
-
 def _unwrapped(kernel: Any) -> Any:
-    """Returns the user's function inside torch's wrapper of it."""
-    if not isinstance(kernel, types.FunctionType):
-        return None
-    cells = dict(zip(kernel.__code__.co_freevars, kernel.__closure__ or (), strict=True))
-    return cells["fn"].cell_contents if "fn" in cells else None
+    """Returns the user's function inside torch's wrappers of it."""
+    while isinstance(kernel, types.FunctionType) and kernel.__module__.startswith("torch."):
+        cells = dict(zip(kernel.__code__.co_freevars, kernel.__closure__ or (), strict=True))
+        if "fn" not in cells:
+            break
+        kernel = cells["fn"].cell_contents
+    return kernel

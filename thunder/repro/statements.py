@@ -49,12 +49,12 @@ class GraphContext:
         return expression
 
     def _value(self, value: Any) -> str:
-        known = len(self.collector.missing)
+        known = len(self.collector.gaps)
         written = write_value(value, self.collector)
-        if written != "None" or len(self.collector.missing) == known:
+        if written != "None" or len(self.collector.gaps) == known:
             return written
         name = self.collector.names.bind("unknown", value)
-        gap = self.collector.missing[-1]
+        gap = self.collector.gaps[-1]
         self.collector.define(name, f"{name} = None  # FILL IN: {gap}")
         return name
 

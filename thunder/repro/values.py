@@ -85,7 +85,7 @@ def value_source(value: Any) -> ValueSource:
         expression=expression,
         imports=collector.imports(),
         definitions=tuple(collector.definitions.values()),
-        missing=tuple(collector.missing),
+        missing=collector.missing,
         notes=tuple(collector.notes),
     )
 
@@ -118,7 +118,7 @@ def _sequence(value: Sequence[Any], collector: SourceCollector) -> str:
     for element in value:
         fork = collector.fork()
         expression = write_value(element, fork)
-        new = fork.missing[len(collector.missing) :]
+        new = fork.gaps[len(collector.gaps) :]
         collector.take(fork)
         if new and expression == "None":
             gaps += [f"    # FILL IN: {what}" for what in new]
@@ -200,7 +200,7 @@ def define_bound_objects(collector: SourceCollector) -> None:
         if name not in collector.definitions and name not in collector.being_defined:
             collector.being_defined.add(name)
             expression = _without_literal(value, collector)
-            gap = f"  # FILL IN: {collector.missing[-1]}" if expression == "None" else ""
+            gap = f"  # FILL IN: {collector.gaps[-1]}" if expression == "None" else ""
             collector.define(name, f"{name} = {expression}{gap}")
 
 
@@ -234,9 +234,10 @@ def _by_module(value: Any, collector: SourceCollector) -> str | None:
     members = getattr(owner, "__members__", None)
     if isinstance(members, Mapping):
         named = [name for name, member in members.items() if member == value]
-        if named and is_installed(owner.__module__):
+        path = _class_path(owner)
+        if named and path:
             collector.names.modules.add(owner.__module__)
-            return f"{owner.__module__}.{owner.__qualname__}.{named[0]}"
+            return f"{owner.__module__}.{path}.{named[0]}"
     home = getattr(value, "__module__", None) or owner.__module__
     for name in dict.fromkeys((home, owner.__module__)):
         if not isinstance(name, str) or name in ("__main__", "builtins"):
@@ -246,3 +247,14 @@ def _by_module(value: Any, collector: SourceCollector) -> str | None:
                 collector.names.modules.add(name)
                 return f"{name}.{attribute}"
     return None
+
+
+def _class_path(owner: type) -> str | None:
+    """Returns under which name a class is found in its module."""
+    home: Any = sys.modules.get(owner.__module__)
+    found = home
+    for part in owner.__qualname__.split("."):
+        found = getattr(found, part, None)
+    if found is owner:
+        return owner.__qualname__
+    return next((name for name, held in vars(home or types).items() if held is owner), None)
