@@ -170,7 +170,9 @@ def test_damaged_result_lines(line):
 
 
 def test_units():
-    assert [format_seconds(x) for x in (2.5, 0.0021, 3e-7, 0.0)] == [
+    assert [format_seconds(x) for x in (9e4, 600.0, 2.5, 0.0021, 3e-7, 0.0)] == [
+        "25 h",
+        "10 min",
         "2.5 s",
         "2.1 ms",
         "300 ns",

@@ -107,6 +107,8 @@ def test_kernel_time_counts_nested_operators_once():
 
 def test_the_profiler_is_quiet(capfd):
     KernelTime().measure(Workload(function=lambda: torch.ones(1)))
+    held = [torch.ones(1000)]
+    WallTimeWithMemoryUsage().peak_bytes(Workload(function=held.clear))
     assert capfd.readouterr().err == ""
 
 

@@ -70,9 +70,12 @@ def peak_cpu_bytes(function: Callable[[], object]) -> int:
     Returns:
         The highest running sum of what the CPU allocator handed out and took back, in bytes.
     """
+    # The allocator warns on file descriptor 2 when memory is freed that was there before.
+    with _without_profiler_log():
+        events = _events(function, (ProfilerActivity.CPU,), profile_memory=True)
     changes = [
         (event.start_ns(), event.nbytes())
-        for event in _events(function, (ProfilerActivity.CPU,), profile_memory=True)
+        for event in events
         if event.name() == "[memory]" and event.device_type() == DeviceType.CPU
     ]
     held = itertools.accumulate(count for _, count in sorted(changes, key=lambda change: change[0]))

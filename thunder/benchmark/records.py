@@ -352,6 +352,9 @@ def format_seconds(seconds: float) -> str:
         >>> format_seconds(0.00001234), format_seconds(90.0)
         ('12.3 us', '90 s')
     """
+    if abs(seconds) >= 120:
+        unit, size = ("h", 3600) if abs(seconds) >= 7200 else ("min", 60)
+        return f"{seconds / size:.0f} {unit}"
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(seconds) >= size:
             return f"{seconds / size:.3g} {unit}"
