@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 from thunder.dynamo.report.break_reason import BreakReason
 from thunder.dynamo.report.capture import capture
 from thunder.dynamo.report.fx_graph import FXGraphReport
+from thunder.dynamo.report.graph_report import Folder
+from thunder.dynamo.report.replay import save_replay
 
 
 @final
@@ -56,6 +59,37 @@ class FXReport:
             "breaks": [reason.to_json() for reason in self.dynamo_break_reasons],
             "graphs": [report.to_json() for report in self.fx_graph_reports],
         }
+
+    def save_replay(
+        self,
+        folder: Folder,
+        *,
+        thunder_options: Mapping[str, Any] | None = None,
+        fusions: bool = True,
+        serialize_inputs: bool = False,
+    ) -> Path:
+        """Writes what is needed to run, check and time every region without the model.
+
+        Args:
+            folder: Where to; made when missing. `thunder replay FOLDER` runs it.
+            thunder_options: Keywords of `ThunderCompiler`.
+            fusions: Whether to go down to fusions.
+            serialize_inputs: Keep the real inputs, instead of drawing such inputs.
+
+        Returns:
+            The manifest's path.
+
+        Raises:
+            ReproducerError: A file cannot be written.
+            Exception: What compiling a graph raises.
+        """
+        return save_replay(
+            self,
+            folder,
+            thunder_options=thunder_options,
+            fusions=fusions,
+            serialize_inputs=serialize_inputs,
+        )
 
 
 def fx_report(

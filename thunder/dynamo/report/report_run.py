@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import final
@@ -15,15 +14,12 @@ from thunder.benchmark import (
     ProgressHook,
     Settings,
     Status,
-    TorchEagerSpecification,
-    TorchInductorSpecification,
 )
-from thunder.benchmark.specifications import unique_contestants
+from thunder.dynamo.report.contestants import contest
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.graph_report import AbstractGraphReport
-from thunder.dynamo.report.region_record import Finding, Level, RegionRecord
+from thunder.dynamo.report.region_record import Finding, RegionRecord
 from thunder.dynamo.report.segment import ThunderSplitGraphReport
-from thunder.dynamo.report.torch_graph_report import AbstractTorchGraphReport
 from thunder.repro import Differs, Expectation, Fails, Passes
 
 
@@ -46,54 +42,27 @@ class ReportRun:
     verify: bool
     against: tuple[AbstractCompileSpecification, ...]
 
-    def graph(self, report: AbstractTorchGraphReport, progress: ProgressHook) -> RegionRecord:
-        """Compares thunder with others on a Dynamo graph or a segment of one."""
-        subject = report.default_specification
-        is_segment = isinstance(report, ThunderSplitGraphReport)
-        record = RegionRecord(
-            name=report.name,
-            level=Level.SEGMENT if is_segment else Level.GRAPH,
-            executor="thunder",
-            operators=report.operators,
-            subject=subject.name,
-            split_reasons=report.reported.split_reasons,
-        )
-        return self._run(report, record, [*self.against, subject], progress)
+    def benchmark(self, report: AbstractGraphReport, progress: ProgressHook) -> RegionRecord:
+        """Benchmarks one region.
 
-    def fusion(self, report: ThunderFusionReport, progress: ProgressHook) -> RegionRecord:
-        """Compares a fusion's executor with Inductor, or Inductor with eager where it has it."""
-        subject = report.default_specification
-        inductor = isinstance(subject, TorchInductorSpecification)
-        baseline = TorchEagerSpecification() if inductor else TorchInductorSpecification()
-        record = RegionRecord(
-            name=report.name,
-            level=Level.FUSION,
-            executor=report.executor,
-            operators=report.operators,
-            subject=subject.name,
-        )
-        return self._run(report, record, [baseline, subject], progress)
-
-    def _run(
-        self,
-        report: AbstractGraphReport,
-        record: RegionRecord,
-        specifications: Sequence[AbstractCompileSpecification],
-        progress: ProgressHook,
-    ) -> RegionRecord:
+        Args:
+            report: The region.
+            progress: Called between rounds.
+        """
+        compared = contest(report, self.against)
+        *against, subject = compared.contestants.values()
         try:
             result = report.run_benchmark(
-                specifications[-1],
+                subject,
                 self.timer,
-                against=specifications[:-1],
+                against=against,
                 settings=self.settings,
                 progress=progress,
             )
         except Exception as error:  # noqa: BLE001 - a region that cannot run alone is a result
-            return replace(record, failure=failure_of(error))
-        record = replace(record, result=result)
-        scripts = self._scripts(report, record, unique_contestants(specifications))
-        return replace(record, scripts=scripts)
+            return replace(compared.record, failure=failure_of(error))
+        record = replace(compared.record, result=result)
+        return replace(record, scripts=self._scripts(report, record, compared.contestants))
 
     def _scripts(
         self,

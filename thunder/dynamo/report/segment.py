@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -10,6 +10,7 @@ from thunder.dynamo.options import divide_options
 from thunder.dynamo.report.example_inputs import make_example_inputs, surroundings_of
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport
+from thunder.dynamo.report.graph_report import AbstractGraphReport
 from thunder.dynamo.report.partition_inputs import record_fusion_inputs
 from thunder.dynamo.report.reported_graph import ReportedGraph
 from thunder.dynamo.report.segment_compile import (
@@ -172,6 +173,19 @@ class ThunderFXGraphReport(AbstractTorchGraphReport):
     def split_reason(self) -> str:
         """Why it was cut, one reason a line; empty when it was not."""
         return "\n".join(map(str, self.info.split_reasons))
+
+    def regions(self, *, fusions: bool = True) -> Iterator[AbstractGraphReport]:
+        """Yields this report and those on its parts, each once.
+
+        Args:
+            fusions: Whether to go down to fusions. A segment that is the whole graph is left out.
+        """
+        yield self
+        is_cut = len(self.info.submodule_to_compiled_functions) > 1
+        for segment in self.subgraph_reports:
+            if is_cut:
+                yield segment
+            yield from segment.create_fusion_reports() if fusions else ()
 
     def __str__(self) -> str:
         """Returns the graph, its segments, and why it was cut."""

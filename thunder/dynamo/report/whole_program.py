@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
-
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from thunder.benchmark import (
     AbstractCompileSpecification,
     AbstractTimer,
-    ProgressHook,
-    RichProgress,
     Settings,
-    TorchCompileSpecification,
-    TorchEagerSpecification,
     WallTime,
 )
 from thunder.dynamo.report.benchmark_report import FILE_NAME, BenchmarkReport
+from thunder.dynamo.report.contestants import DEFAULT_AGAINST
+from thunder.dynamo.report.display import Display, shown_report, task
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import Folder
@@ -137,11 +131,11 @@ def benchmark_program(
         timer=time_fn or WallTime(),
         settings=settings or Settings(confidence=CONFIDENCE),
         verify=verify,
-        against=tuple(against) or (TorchCompileSpecification(), TorchEagerSpecification()),
+        against=tuple(against) or DEFAULT_AGAINST,
     )
     regions: list[RegionRecord] = []
     interrupted = False
-    with _progress(show) as display:
+    with shown_report(show) as display:
         try:
             for graph in captured.fx_graph_reports:
                 for record in _benchmark_graph(
@@ -153,16 +147,15 @@ def benchmark_program(
                     break
         except KeyboardInterrupt:
             interrupted = True
-    report = BenchmarkReport(
-        program=captured.program,
-        environment=environment_report().as_dict(),
-        breaks=[reason.to_json() for reason in captured.dynamo_break_reasons],
-        regions=tuple(regions),
-        interrupted=interrupted,
-    )
-    report.save_json(run.folder / FILE_NAME)
-    if show:
-        Console().print(report.table())
+        report = BenchmarkReport(
+            program=captured.program,
+            environment=environment_report().as_dict(),
+            breaks=[reason.to_json() for reason in captured.dynamo_break_reasons],
+            regions=tuple(regions),
+            interrupted=interrupted,
+        )
+        report.save_json(run.folder / FILE_NAME)
+        display.report = report
     return report
 
 
@@ -213,24 +206,12 @@ def make_nvfusion_reports(
     return [fusion for fusion in fusions if executor in (None, fusion.executor)]
 
 
-@contextlib.contextmanager
-def _progress(show: bool) -> Iterator[Progress]:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, disable=not show, transient=True) as display:
-        yield display
-
-
 def _benchmark_graph(
     graph: FXGraphReport,
     run: ReportRun,
     options: Mapping[str, Any],
     compare_fusion: bool,
-    display: Progress,
+    display: Display,
 ) -> Iterator[RegionRecord]:
     """Yields the records of a graph and its parts; frees what it made before it returns."""
     try:
@@ -238,16 +219,9 @@ def _benchmark_graph(
     except Exception as error:  # noqa: BLE001 - a graph that thunder cannot compile is a result
         yield _failed_graph(graph, run, options, error)
         return
-    with _task(display, report.name) as hook:
-        yield run.graph(report, hook)
-    is_cut = len(report.info.submodule_to_compiled_functions) > 1
-    for segment in report.subgraph_reports:
-        if is_cut:
-            with _task(display, segment.name) as hook:
-                yield run.graph(segment, hook)
-        for fusion in segment.create_fusion_reports() if compare_fusion else ():
-            with _task(display, fusion.name) as hook:
-                yield run.fusion(fusion, hook)
+    for region in report.regions(fusions=compare_fusion):
+        with task(display, region.name) as hook:
+            yield run.benchmark(region, hook)
 
 
 def _failed_graph(
@@ -270,12 +244,3 @@ def _failed_graph(
         failure=failure_of(error),
         scripts=(script.relative_to(run.folder).as_posix(),),
     )
-
-
-@contextlib.contextmanager
-def _task(display: Progress, title: str) -> Iterator[ProgressHook]:
-    task = display.add_task(title, total=1.0)
-    try:
-        yield RichProgress(display, task, title)
-    finally:
-        display.remove_task(task)

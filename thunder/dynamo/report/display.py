@@ -1,0 +1,64 @@
+"""What a long report run shows in a terminal: progress while it lasts, a table at the end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from thunder.benchmark import ProgressHook, RichProgress
+from thunder.dynamo.report.benchmark_report import BenchmarkReport
+
+
+@final
+class Display:
+    """A progress display, and the report that it ends with.
+
+    Attributes:
+        progress: The display.
+        report: The report, once there is one.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        """Keeps the display."""
+        self.progress = progress
+        self.report: BenchmarkReport | None = None
+
+
+@contextlib.contextmanager
+def shown_report(show: bool) -> Iterator[Display]:
+    """Shows progress in a `with` block, and a report's table after it.
+
+    Args:
+        show: Whether to show anything.
+    """
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not show, transient=True) as progress:
+        display = Display(progress)
+        yield display
+    if show and display.report is not None:
+        Console().print(display.report.table())
+
+
+@contextlib.contextmanager
+def task(display: Display, title: str) -> Iterator[ProgressHook]:
+    """Shows one region's progress in a `with` block.
+
+    Args:
+        display: Where.
+        title: The region's name.
+    """
+    number = display.progress.add_task(title, total=1.0)
+    try:
+        yield RichProgress(display.progress, number, title)
+    finally:
+        display.progress.remove_task(number)
