@@ -1,4 +1,7 @@
-"""Calls of `scaled_dot_product_attention` in a captured graph: reading and rewriting them."""
+"""Calls of `scaled_dot_product_attention` in a captured graph: reading and rewriting them.
+
+The one place that knows the call's signature and how torch chooses a kernel for it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Any, final
 
 import torch
 from torch import fx
+from torch.nn.attention import SDPBackend
 
 _FUNCTIONS: frozenset[Callable[..., Any]] = frozenset(
     {
@@ -25,23 +29,31 @@ _PARAMETERS = (
 @final
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AttentionCall:
-    """The operands of one call that play a part in masking.
+    """The arguments of one call: nodes of the graph, or Python values.
 
     Attributes:
         query: Shape (..., heads, queries, features).
         key: Shape (..., heads, keys, features).
-        mask: Broadcastable to (..., heads, queries, keys), or None.
-        is_causal: Whether the kernel masks the future itself; a node when that is dynamic.
+        value: Shape (..., heads, keys, features).
+        attn_mask: Broadcastable to (..., heads, queries, keys), or None.
+        dropout_p: Probability of dropping a weight.
+        is_causal: Whether the kernel masks the future itself.
+        scale: What scores are multiplied by; None for 1/sqrt(features).
+        enable_gqa: Whether key and value may have fewer heads, shared by groups of queries.
     """
 
-    query: Any
-    key: Any
-    mask: Any
-    is_causal: Any
+    query: Any = None
+    key: Any = None
+    value: Any = None
+    attn_mask: Any = None
+    dropout_p: Any = 0.0
+    is_causal: Any = False
+    scale: Any = None
+    enable_gqa: Any = False
 
 
 def attention_call(node: fx.Node) -> AttentionCall | None:
-    """Returns a node's operands if it computes attention, None if it does not.
+    """Returns a node's arguments if it computes attention, None if it does not.
 
     Args:
         node: A node of a graph from Dynamo.
@@ -49,29 +61,46 @@ def attention_call(node: fx.Node) -> AttentionCall | None:
     if node.op != "call_function" or node.target not in _FUNCTIONS:
         return None
     given = dict(zip(_PARAMETERS, node.args, strict=False)) | node.kwargs
-    return AttentionCall(
-        query=given.get("query"),
-        key=given.get("key"),
-        mask=given.get("attn_mask"),
-        is_causal=given.get("is_causal", False),
-    )
+    return AttentionCall(**given)
 
 
-def use_native_mask(node: fx.Node, *, is_causal: bool) -> None:
-    """Makes an attention without a mask tensor.
+def set_arguments(node: fx.Node, **values: Any) -> None:
+    """Changes arguments of a call of attention.
 
     Args:
-        node: A call of attention.
-        is_causal: Whether the kernel is to mask the future.
+        node: The call.
+        values: The arguments by the names that `AttentionCall` has for them.
     """
-    _set_argument(node, "attn_mask", None)
-    if is_causal:
-        _set_argument(node, "is_causal", True)
+    for name, value in values.items():
+        position = _PARAMETERS.index(name)
+        if position < len(node.args):
+            node.update_arg(position, value)
+        else:
+            node.update_kwarg(name, value)
 
 
-def _set_argument(node: fx.Node, name: str, value: Any) -> None:
-    position = _PARAMETERS.index(name)
-    if position < len(node.args):
-        node.update_arg(position, value)
-    else:
-        node.update_kwarg(name, value)
+def chosen_backend(call: AttentionCall) -> SDPBackend:
+    """Returns which kernel torch takes for a call, in the state that torch is in now.
+
+    Args:
+        call: A call. What the user allows (`torch.nn.attention.sdpa_kernel`) and prefers is part
+            of torch's choice.
+
+    Returns:
+        torch's choice on a CUDA device; `MATH` on others, where torch chooses when it runs.
+    """
+    query, key, value, mask = (
+        _fake(of) for of in (call.query, call.key, call.value, call.attn_mask)
+    )
+    constant = isinstance(call.dropout_p, float) and isinstance(call.is_causal, bool)
+    if not constant or not isinstance(query, torch.Tensor) or query.device.type != "cuda":
+        return SDPBackend.MATH
+    choose = torch._fused_sdp_choice  # pyright: ignore[reportPrivateImportUsage] - no other way
+    number = choose(
+        query, key, value, mask, call.dropout_p, call.is_causal, enable_gqa=call.enable_gqa
+    )
+    return {backend.value: backend for backend in SDPBackend.__members__.values()}[number]
+
+
+def _fake(argument: Any) -> Any:
+    return argument.meta.get("example_value") if isinstance(argument, fx.Node) else argument

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from thunder.trace.source_lines import SourceLine, source_line
-from thunder.transforms.attention_call import attention_call, use_native_mask
+from thunder.transforms.attention_call import attention_call, set_arguments
 from thunder.transforms.base import AbstractTransform, Stage
 from thunder.transforms.masks.affine import Affine
 from thunder.transforms.masks.analysis import Observation, observe
@@ -101,7 +101,9 @@ class AttentionMaskTransform(AbstractTransform):
             observation.node.meta[_FINDING] = finding
             if finding.rewritten:
                 masks.append(observation.operand)
-                use_native_mask(observation.node, is_causal=finding.form is MaskForm.CAUSAL)
+                set_arguments(observation.node, attn_mask=None)
+                if finding.form is MaskForm.CAUSAL:
+                    set_arguments(observation.node, is_causal=True)
         if masks:
             remove_unused(graph_module, masks)
             for module in graph_module.modules():
@@ -137,7 +139,7 @@ def _findings(graph_module: fx.GraphModule, seen: set[fx.GraphModule]) -> Iterat
 
 def _mask_operand(node: fx.Node) -> fx.Node | None:
     call = attention_call(node)
-    return call.mask if call is not None and isinstance(call.mask, fx.Node) else None
+    return call.attn_mask if call is not None and isinstance(call.attn_mask, fx.Node) else None
 
 
 def _finding(observation: Observation, root: fx.GraphModule) -> MaskFinding:

@@ -75,6 +75,11 @@ UNDERSTOOD = {
     "maximum": lambda: torch.maximum(rows(), columns()),
     "minimum": lambda: torch.minimum(rows() + 1, columns() * 2),
     "neg": lambda: -rows(),
+    "special methods": lambda: rows().__mul__(2).__add__(columns()).__sub__(1).__neg__().__abs__(),
+    "reflected special methods": lambda: columns().__rsub__(rows()).__radd__(1).__rmul__(2),
+    "compared by special methods": lambda: (
+        rows().__eq__(columns()).__or__(rows().__lt__(columns()))
+    ),
     # logic
     "and": lambda: (columns() <= rows()) & (columns() > rows() - 3),
     "or": lambda: (columns() <= rows()) | (columns() < 2),
@@ -166,6 +171,7 @@ WRITTEN = {
     "tril_": lambda m: m.tril_(-1),
     "logical_not_": lambda m: m.logical_not_(),
     "&=": lambda m: operator.iand(m, columns() > 2),
+    "__iand__": lambda m: m.__iand__(columns() > 2),
 }
 
 

@@ -15,6 +15,7 @@ from thunder.transforms.masks.operators import Result, Rule
 from thunder.transforms.masks.piecewise import (
     Choice,
     Leaf,
+    Space,
     Tree,
     combine,
     conditions,
@@ -56,10 +57,11 @@ def broadcasted(result: Result, input: Any, *sizes: Any, **options: Any) -> Tree
     return result.broadcast(input)
 
 
-def unsqueeze(result: Result, input: Any, dim: int) -> Tree | None:
+def unsqueeze(result: Result, input: Any, dim: Any) -> Tree | None:
     """`torch.unsqueeze`."""
     rank = len(result.space.shape)
-    return reindexed(result, input, [of for of in range(rank) if of != dim % rank])
+    at = _position(dim, rank)
+    return None if at is None else reindexed(result, input, _all_but(at, rank))
 
 
 def reshaped(result: Result, input: Any, *sizes: Any, **options: Any) -> Tree | None:
@@ -76,11 +78,14 @@ def reshaped(result: Result, input: Any, *sizes: Any, **options: Any) -> Tree | 
     return reindexed(result, input, [where.get(dim) for dim in range(len(input.shape))])
 
 
-def transpose(result: Result, input: Any, dim0: int, dim1: int) -> Tree | None:
+def transpose(result: Result, input: Any, dim0: Any, dim1: Any) -> Tree | None:
     """`torch.transpose`."""
     rank = len(result.space.shape)
+    first, second = _position(dim0, rank), _position(dim1, rank)
+    if first is None or second is None:
+        return None
     order = list(range(rank))
-    order[dim0], order[dim1] = order[dim1], order[dim0]
+    order[first], order[second] = second, first
     return reindexed(result, input, order)
 
 
@@ -92,16 +97,22 @@ def matrix_transpose(result: Result, input: Any) -> Tree | None:
 def permute(result: Result, input: Any, *dims: Any) -> Tree | None:
     """`torch.permute`."""
     rank = len(result.space.shape)
-    order = [dim % rank for dim in (dims[0] if len(dims) == 1 and rank > 1 else dims)]
-    return reindexed(result, input, [order.index(dim) for dim in range(rank)])
+    given = dims[0] if len(dims) == 1 and isinstance(dims[0], tuple | list) else dims
+    order = [_position(dim, rank) for dim in given]
+    if sorted(at for at in order if at is not None) != list(range(rank)):
+        return None
+    return reindexed(result, input, [order.index(at) for at in range(rank)])
 
 
-def cumsum(result: Result, input: Any, dim: int, **options: Any) -> Tree | None:
+def cumsum(result: Result, input: Any, dim: Any, **options: Any) -> Tree | None:
     """`torch.cumsum` of integers that do not change along the dimension."""
     del options
-    along = Index(dim % len(result.space.shape))
-    tree = result.broadcast(input)
-    if tree is None or any(_depends_on(condition, along) for condition in conditions(tree)):
+    along, tree = _along(dim, result.space), result.broadcast(input)
+    if (
+        tree is None
+        or along is None
+        or any(_depends_on(condition, along) for condition in conditions(tree))
+    ):
         return None
 
     def total(value: Any) -> Tree | None:
@@ -114,12 +125,12 @@ def cumsum(result: Result, input: Any, dim: int, **options: Any) -> Tree | None:
 
 
 def diff(
-    result: Result, input: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None
+    result: Result, input: Any, n: int = 1, dim: Any = -1, prepend: Any = None, append: Any = None
 ) -> Tree | None:
     """`torch.diff` of integers, with at most one element put in front."""
-    if n != 1 or append is not None or not isinstance(input, IndexedTensor):
+    along = _along(dim, result.space)
+    if n != 1 or append is not None or along is None or not isinstance(input, IndexedTensor):
         return None
-    along = Index(dim % len(input.shape))
     shifted, rest = substitute(input.tree, {along: variable(along) + 1}), input.tree
     if prepend is not None:
         first = _in_front(prepend, input, along)
@@ -135,9 +146,11 @@ def diff(
     return combine(subtract, [shifted, rest], result.space)
 
 
-def cat(result: Result, tensors: Any, dim: int = 0) -> Tree | None:
+def cat(result: Result, tensors: Any, dim: Any = 0) -> Tree | None:
     """`torch.cat`."""
-    along = Index(dim % len(result.space.shape))
+    along = _along(dim, result.space)
+    if along is None or not isinstance(tensors, tuple | list):
+        return None
     start, tree = Affine(0), None
     for tensor in tensors:
         if not isinstance(tensor, IndexedTensor) or len(tensor.shape) != len(result.space.shape):
@@ -151,23 +164,27 @@ def cat(result: Result, tensors: Any, dim: int = 0) -> Tree | None:
     return combine(lambda value: cast(value, result.dtype), [tree], result.space)
 
 
-def add_batch_dim(result: Result, input: Any, dim: int, level: int) -> Tree | None:
+def add_batch_dim(result: Result, input: Any, dim: Any, level: int) -> Tree | None:
     """What `torch.vmap` does to its operands: one dimension becomes a level."""
     rank = len(result.space.shape) + 1
-    order = list(range(rank - 1))
-    inside: list[Any] = [*order]
-    inside.insert(dim % rank, variable(Level(level)))
+    at = _position(dim, rank)
+    if at is None:
+        return None
+    inside: list[Any] = list(range(rank - 1))
+    inside.insert(at, variable(Level(level)))
     return reindexed(result, input, inside)
 
 
 def remove_batch_dim(
-    result: Result, input: Any, level: int, batch_size: Any, dim: int
+    result: Result, input: Any, level: int, batch_size: Any, dim: Any
 ) -> Tree | None:
     """What `torch.vmap` does to its results: a level becomes a dimension again."""
     del batch_size
     rank = len(result.space.shape)
-    inside = [of for of in range(rank) if of != dim % rank]
-    return reindexed(result, input, inside, {Level(level): variable(Index(dim % rank))})
+    at = _position(dim, rank)
+    if at is None:
+        return None
+    return reindexed(result, input, _all_but(at, rank), {Level(level): variable(Index(at))})
 
 
 CREATED: dict[str, Rule] = {"arange": arange}
@@ -179,7 +196,6 @@ FRESH: dict[str, Rule] = {
     "cumsum": cumsum,
     "diff": diff,
     "cat": cat,
-    "concat": cat,
     "repeat": broadcasted,
 }
 """Rules by name of operations whose result has memory of its own."""
@@ -234,6 +250,20 @@ def reindexed(
             case None:
                 replacements[Index(dimension)] = Affine(0)
     return simplify(substitute(operand.tree, replacements), result.space)
+
+
+def _position(dim: Any, rank: int) -> int | None:
+    """Returns a dimension counted from the front, None when it is not one."""
+    return dim % rank if isinstance(dim, int) and -rank <= dim < rank else None
+
+
+def _along(dim: Any, space: Space) -> Index | None:
+    at = _position(dim, len(space.shape))
+    return None if at is None else Index(at)
+
+
+def _all_but(at: int, rank: int) -> list[int]:
+    return [dim for dim in range(rank) if dim != at]
 
 
 def _in_front(prepend: Any, input: IndexedTensor, along: Index) -> Tree | None:

@@ -129,10 +129,11 @@ def operator_table(
     }
     table: dict[Any, Operator] = {}
     for name, operation in known.items():
-        table.update(dict.fromkeys(_spellings(name), operation))
+        spellings = [*_spellings(name), *_special_spellings(name.rstrip("_"))]
+        table.update(dict.fromkeys(spellings, operation))
     for name in written:
         in_place = Operator(known[name].rule, Memory.WRITES)
-        table.update(dict.fromkeys((*_spellings(f"{name}_"), *_augmented(name)), in_place))
+        table.update(dict.fromkeys(_in_place_spellings(name), in_place))
     table.update(others)
     return table
 
@@ -199,11 +200,31 @@ def _writes(function: types.BuiltinFunctionType) -> bool:
     return function.__name__.endswith("_") or function in _WRITING_BUILTINS
 
 
+_SPECIAL = frozenset(
+    [
+        *("add", "radd", "sub", "rsub", "mul", "rmul", "neg", "abs", "and", "or", "xor", "invert"),
+        *("lt", "le", "eq", "ne", "gt", "ge", "iadd", "isub", "imul", "iand", "ior", "ixor"),
+    ]
+)
+"""Operations that Python has a special method for."""
+
+
 def _spellings(name: str) -> list[Any]:
-    functions = [getattr(owner, name, None) for owner in (operator, torch)]
+    """Returns the ways in which a graph may call an operation: by method name or function."""
+    functions = [getattr(owner, name, None) for owner in (operator, torch, torch.Tensor)]
     return [name, *(function for function in functions if callable(function))]
 
 
-def _augmented(name: str) -> list[Any]:
-    function = getattr(operator, f"i{name.removeprefix('bitwise_')}", None)
-    return [function] if function is not None else []
+def _special_spellings(name: str) -> list[Any]:
+    special = f"__{name}__"
+    return [special, getattr(torch.Tensor, special)] if name in _SPECIAL else []
+
+
+def _in_place_spellings(name: str) -> list[Any]:
+    augmented = f"i{name.removeprefix('bitwise_')}"
+    known = augmented in _SPECIAL
+    return [
+        *_spellings(f"{name}_"),
+        *([getattr(operator, augmented)] if known else []),
+        *_special_spellings(augmented),
+    ]

@@ -191,6 +191,8 @@ _ARITHMETIC: dict[str, Rule] = {
     "rsub": arithmetic(_reversed_difference, _reversed_difference),
     "mul": arithmetic(operator.mul, _product),
     "multiply": arithmetic(operator.mul, _product),
+    "radd": arithmetic(operator.add, operator.add),
+    "rmul": arithmetic(operator.mul, _product),
     "neg": arithmetic(operator.neg, operator.neg),
     "negative": arithmetic(operator.neg, operator.neg),
     "abs": absolute,
@@ -215,9 +217,9 @@ _COMPARISONS |= {
 _LOGIC: dict[str, Rule] = {
     name: arithmetic(function)
     for function, names in {
-        operator.and_: ("bitwise_and", "and_", "__and__"),
-        operator.or_: ("bitwise_or", "or_", "__or__"),
-        operator.xor: ("bitwise_xor", "xor", "__xor__"),
+        operator.and_: ("bitwise_and", "and_"),
+        operator.or_: ("bitwise_or", "or_"),
+        operator.xor: ("bitwise_xor", "xor"),
         operator.invert: ("bitwise_not", "invert"),
         torch.logical_and: ("logical_and",),
         torch.logical_or: ("logical_or",),

@@ -23,6 +23,7 @@ _TABLE: OperatorTable = operator_table(
         "where": Operator(pointwise.method_where, Memory.FRESH),
         "fill_": Operator(pointwise.fill, Memory.WRITES, creates=True),
         "zero_": Operator(pointwise.filled(0), Memory.WRITES, creates=True),
+        torch.concat: Operator(layout.cat, Memory.FRESH),
         operator.getitem: Operator(indexing.getitem, Memory.VIEW),
         predispatch._add_batch_dim: Operator(layout.add_batch_dim, Memory.VIEW),
         predispatch._remove_batch_dim: Operator(layout.remove_batch_dim, Memory.VIEW),
