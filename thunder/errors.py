@@ -7,6 +7,7 @@ rest of the package, so every layer can raise these.
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 
@@ -40,10 +41,6 @@ class TransformError(ThunderError, RuntimeError):
 
 class ExecutorError(ThunderError, RuntimeError):
     """An executor failed to claim, to compile, or to return what its region promises."""
-
-
-class TraceError(ThunderError, RuntimeError):
-    """A trace cannot be printed, or its graph is not legal."""
 
 
 class ReproducerError(ThunderError, RuntimeError):
@@ -87,7 +84,7 @@ def add_to_message(error: BaseException, reproducer: object) -> None:
     note = f"Reproducer: {reproducer}"
     if error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
-    elif hasattr(error, "add_note"):  # Python 3.11
+    elif sys.version_info >= (3, 11):
         error.add_note(note)
 
 

@@ -70,12 +70,14 @@ def compile_with_inductor_passes(
     # On a hit AOTAutograd's cache would skip inner_compile, and with it traces and reports;
     # Inductor's own cache of compiled graphs stays on.
     with functorch_config.patch(enable_autograd_cache=False):
-        return compile_fx(
-            graph_module,
-            list(example_inputs),
-            inner_compile=inner_compile,  # type: ignore[arg-type]
-            config_patches=dict(inductor_config) or None,
-            decompositions=decompositions,
+        return _callable(
+            compile_fx(
+                graph_module,
+                list(example_inputs),
+                inner_compile=inner_compile,  # pyright: ignore[reportArgumentType] - returns what it got
+                config_patches=dict(inductor_config) or None,
+                decompositions=decompositions,
+            )
         )
 
 
@@ -94,8 +96,8 @@ def compile_plainly(
     Returns:
         A function of the placeholders' values.
     """
-    return compile_fx(
-        graph_module, list(example_inputs), config_patches=dict(inductor_config) or None
+    return _callable(
+        compile_fx(graph_module, list(example_inputs), config_patches=dict(inductor_config) or None)
     )
 
 
@@ -143,6 +145,12 @@ def compile_returning_tuple(
     if graph_returns_tuple(graph_module):
         return compile_graph_module(graph_module, example_inputs)
     return make_graph_return_tuple(graph_module, example_inputs, compile_graph_module)
+
+
+def _callable(compiled: Any) -> Callable[..., Any]:
+    """Narrows what `compile_fx` returns: anything else belongs to ahead-of-time compilation."""
+    assert callable(compiled)
+    return compiled
 
 
 def _direction(aot_arguments: Mapping[str, Any]) -> Direction:

@@ -88,7 +88,7 @@ def prologue_trace(captured: fx.Graph, guards: GuardFacts) -> TraceCtx:
 
 def _check_tensor(graph: fx.Graph, placeholder: fx.Node, value: torch.Tensor) -> None:
     graph.call_function(
-        torch._assert_tensor_metadata,  # pyright: ignore[reportPrivateImportUsage]
+        torch._assert_tensor_metadata,  # pyright: ignore[reportPrivateImportUsage] - public use
         (
             placeholder,
             _static(value.shape),

@@ -70,6 +70,7 @@ class CompiledRegion:
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
         self._reproduce = reproduce
+        self._script: Path | None = None
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
         self.inputs = RecordedInputs(inputs=())
@@ -183,7 +184,9 @@ class CompiledRegion:
 
     def _report(self, failure: Failure) -> None:
         self.failures.append(failure)
-        script = self._reproduce(self, failure.error)
+        if self._script is None:  # by the first failure; its script never gets to a later one
+            self._script = self._reproduce(self, failure.error)
+        script = self._script
         if failure.next_way is None:
             add_to_message(failure.error, script)
             return

@@ -79,7 +79,7 @@ def relative_path(file: str) -> str:
     """
     if not os.path.isabs(file):  # noqa: PTH117 (a plain string test on a hot path)
         return file
-    roots = [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117
+    roots = [entry for entry in sys.path if os.path.isabs(entry)]  # noqa: PTH117 (as above)
     below = [root for root in roots if file.startswith(root.rstrip(os.sep) + os.sep)]
     if below:
         return file[len(max(below, key=len).rstrip(os.sep)) + 1 :]

@@ -113,7 +113,7 @@ class TraceCtx:
     def boxed_callable(self) -> Callable[[list[Any]], Any]:
         """Returns the main function as AOTAutograd calls it: with one list that it clears."""
         function = self._function(self._program(boxed=True))
-        function._boxed_call = True  # type: ignore[attr-defined]  # torch's mark for it
+        function._boxed_call = True  # pyright: ignore[reportFunctionMemberAccess] - torch's mark
         return function
 
     def save(self, path: str | os.PathLike[str]) -> Path:
