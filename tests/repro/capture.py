@@ -97,36 +97,41 @@ BATCH = """
 import contextlib, io, runpy, sys, traceback
 import torch
 
-for path in sys.argv[2:]:
+for line in sys.argv[1:]:
+    path, *arguments = line.split("\\t")
     torch._dynamo.reset()
     torch.set_grad_enabled(True)
+    torch.set_default_dtype(torch.float32)
     torch._dynamo.config.assume_static_by_default = True
-    sys.argv = [path, *sys.argv[1].split()]
-    output = io.StringIO()
-    code = 0
+    sys.argv = [path, *arguments]
+    output, code = io.StringIO(), 0
     try:
         with contextlib.redirect_stdout(output):
             runpy.run_path(path, run_name="__main__")
     except SystemExit as exit:
-        code = exit.code
+        code = exit.code or 0
     except Exception:
         code = traceback.format_exc()
-    sys.argv[1:] = [" ".join(sys.argv[1:])]
     print("=====", path, code, "=====")
     print(output.getvalue())
 print("thunder imported:", "thunder" in sys.modules)
 """
 
 
-def run_together(paths: Iterable[Path], *arguments: str) -> dict[str, tuple[str, str]]:
-    """Runs several scripts in one fresh process.
+def run_together(scripts: Iterable[Path | tuple[Any, ...]]) -> dict[str, tuple[str, str]]:
+    """Runs several scripts in one fresh process, which saves starting torch for each.
+
+    Args:
+        scripts: Paths, or tuples of a path and arguments.
 
     Returns:
         For each file name its exit status as text, `"0"` when fine, and what it printed; under
         `"thunder"` whether thunder was imported.
     """
+    lines = ["\t".join(map(str, s if isinstance(s, tuple) else (s,))) for s in scripts]
     done = subprocess.run(
-        [sys.executable, "-c", BATCH, " ".join(arguments), *map(str, paths)],
+        [sys.executable, "-c", BATCH, *lines],
+        cwd="/",
         capture_output=True,
         text=True,
         timeout=600,

@@ -109,7 +109,7 @@ def slope(x):
     return slopes.view(x.shape).to(x.dtype)
 
 
-def run(module, function, inputs, backward, around):
+def run(module, function, inputs, backward, around, mode=None):
     """Calls `function`, which runs `module`; returns all that it made or changed, by name."""
     tensors = {}
     for name, value in inputs.items():
@@ -121,11 +121,12 @@ def run(module, function, inputs, backward, around):
         if x.requires_grad and not x.is_leaf:
             x.retain_grad()
     torch.manual_seed(0)
-    with around():
-        outputs = tree_leaves(function(*inputs.values()))
-    if backward:
+    surroundings = around()
+    with mode or contextlib.nullcontext():
+        with surroundings:
+            outputs = tree_leaves(function(*inputs.values()))
         roots = [x for x in outputs if isinstance(x, torch.Tensor) and x.requires_grad]
-        if roots:
+        if backward and roots:
             torch.autograd.backward(roots, [slope(x) for x in roots])
     results = {f"output {i}": x for i, x in enumerate(outputs)}
     for name, x in tensors.items():
@@ -274,8 +275,7 @@ def run_in_float64(make_module, make_inputs, backward, around, mode, noise=0.0):
     default = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with mode:
-            return run(module, module, inputs, backward, around)
+        return run(module, module, inputs, backward, around, mode)
     finally:
         torch.set_default_dtype(default)
 
@@ -328,9 +328,8 @@ def judge(eager, compiled, reference, wobble, largest):
 def check_consistency(make_module, make_inputs, compile_module, backward, around, precision, draws):
     """Compares the compiled run with eager; returns the names of wrong results."""
     recorder = draws() if draws else None
-    module, inputs = make_module(), make_inputs()
-    with recorder or contextlib.nullcontext():
-        eager = run(module, module, inputs, backward, around)
+    module = make_module()
+    eager = run(module, module, make_inputs(), backward, around, recorder)
     module = make_module()
     compiled = run(module, compile_module(module), make_inputs(), backward, around)
 

@@ -1,0 +1,287 @@
+# a test
+#
+# Made by: python test.py
+# With: torch 2.13
+# Runs: torch.compile
+# Expected: runs to the end
+# Verdict: not run
+# Split because: nothing was split
+# Note: made by a test
+#
+#   python FILE                         runs it once: forward+backward
+#   python FILE --check_consistency     compares with eager, judged by float64
+#   python FILE --compute_type forward  or forward+backward
+#   python FILE --minimize              shrinks it to the operations that matter
+
+import argparse
+import contextlib
+import importlib
+import math
+import sys
+
+import torch
+import torch.nn.functional
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+
+# The graph.
+class Module(torch.nn.Module):
+    def forward(self, l_ids_, l_x_, l_mask_):
+        # File: tests/repro/programs.py:22 in small, code: picked = F.embedding(ids, x)
+        picked = torch.nn.functional.embedding(l_ids_, l_x_)  # cpu f32[5, 4]
+        del l_ids_, l_x_
+        # File: tests/repro/programs.py:23 in small, code: return picked.masked_fill(mask, -1.0).softmax(-1), picked.sum()
+        masked_fill = picked.masked_fill(l_mask_, -1.0)  # cpu f32[5, 4]
+        del l_mask_
+        softmax = masked_fill.softmax(-1)  # cpu f32[5, 4]
+        del masked_fill
+        sum_1 = picked.sum()  # cpu f32[]
+        del picked
+        return (softmax, sum_1)
+
+
+def make_module():
+    torch.manual_seed(0)
+    return Module()
+
+
+def make_inputs():
+    torch.manual_seed(0)
+    l_ids_ = torch.tensor([2, 3, 4, 1, 1], dtype=torch.int64)
+    l_x_ = floats((6, 4), low=-2.316, high=2.005, mean=0.01043, std=1.019).requires_grad_()
+    l_mask_ = torch.tensor([False, True, True, False, False, True, True, False, False, True, False, False, False, False, False, True, True, False, False, True], dtype=torch.bool).view((5, 4))
+    return {'l_ids_': l_ids_, 'l_x_': l_x_, 'l_mask_': l_mask_}
+
+
+def compile_with_torch_compile(module):
+    return torch.compile(module, backend='aot_eager')
+
+
+# Support code.
+WIDER = {
+    **dict.fromkeys((torch.float16, torch.bfloat16, torch.float32, torch.float64), torch.float64),
+    **dict.fromkeys((torch.complex32, torch.complex64, torch.complex128), torch.complex128),
+}
+
+
+def floats(shape, low, high, mean=0.0, std=None, dtype=torch.float32, device="cpu", **fractions):
+    """Normal (or uniform) numbers in a range that they reach; `nan=0.1`: a tenth are NaN."""
+    wide = torch.float64 if dtype is torch.float64 else torch.float32
+    x = torch.empty(shape, dtype=wide, device=device)
+    x = x.uniform_(low, high) if std is None else x.normal_(mean, std).clamp_(low, high)
+    flat = x.view(-1)
+    if flat.numel() > 1:
+        flat[0], flat[-1] = low, high
+    for order, (name, fraction) in enumerate(fractions.items(), 1):
+        chosen = torch.rand(flat.shape, device=device) < fraction
+        if flat.numel():
+            chosen[order * flat.numel() // (len(fractions) + 1)] = True
+        flat[chosen] = float({"negative_inf": "-inf", "zero": "0"}.get(name, name))
+    return x.to(dtype)
+
+
+def slope(x):
+    """The gradient that the backward run starts from: another number for each element."""
+    slopes = torch.linspace(0.5, 1.5, x.numel(), dtype=torch.float64, device=x.device)
+    return slopes.view(x.shape).to(x.dtype)
+
+
+def run(module, function, inputs, backward, around, mode=None):
+    """Calls `function`, which runs `module`; returns all that it made or changed, by name."""
+    tensors = {}
+    for name, value in inputs.items():
+        leaves = [x for x in tree_leaves(value) if isinstance(x, torch.Tensor)]
+        tensors |= {name if len(leaves) == 1 else f"{name}[{i}]": x for i, x in enumerate(leaves)}
+    if isinstance(module, torch.nn.Module):
+        tensors |= dict(module.named_parameters()) | dict(module.named_buffers())
+    for x in tensors.values():
+        if x.requires_grad and not x.is_leaf:
+            x.retain_grad()
+    torch.manual_seed(0)
+    surroundings = around()
+    with mode or contextlib.nullcontext():
+        with surroundings:
+            outputs = tree_leaves(function(*inputs.values()))
+        roots = [x for x in outputs if isinstance(x, torch.Tensor) and x.requires_grad]
+        if backward and roots:
+            torch.autograd.backward(roots, [slope(x) for x in roots])
+    results = {f"output {i}": x for i, x in enumerate(outputs)}
+    for name, x in tensors.items():
+        results[f"{name} afterwards"] = x.detach()
+        if backward and x.requires_grad:
+            results[f"gradient of {name}"] = x.grad
+    return results
+
+
+def wide(x):
+    """A tensor in float64, or the dtype that takes the place of another."""
+    if isinstance(x, torch.Tensor):
+        return x.to(WIDER.get(x.dtype, x.dtype))
+    return WIDER.get(x, x) if isinstance(x, torch.dtype) else x
+
+
+class Float64(TorchDispatchMode):
+    """Runs operators in float64, whatever dtypes they are called with."""
+
+    supports_higher_order_operators = True
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if isinstance(operator, torch._ops.HigherOrderOperator):
+            with self:
+                run_body = operator.py_kernels[torch._C.DispatchKey.CompositeExplicitAutograd]
+                return run_body(*args, **(kwargs or {}))
+        written = args[:1] if operator._schema.is_mutable else ()
+        read = tree_map(wide, args[len(written) :])
+        return operator(*written, *read, **tree_map(wide, kwargs or {}))
+
+
+def widen(values, noise=0.0):
+    """The tensors in float64: strides, shared memory, grad flags; numbers changed by `noise`."""
+    bases = {}
+
+    def widened(x):
+        if not isinstance(x, torch.Tensor) or x.dtype not in WIDER:
+            return x
+        storage = x.untyped_storage()
+        key = storage._cdata, x.dtype
+        if key not in bases:
+            count = storage.nbytes() // x.element_size()
+            base = x.detach().as_strided((count,), (1,), 0).to(WIDER[x.dtype], copy=True)
+            bases[key] = base.mul_(1 + noise * (2 * torch.rand_like(base) - 1)) if noise else base
+        y = bases[key].as_strided(x.size(), x.stride(), x.storage_offset()).data
+        y.requires_grad_(x.requires_grad)
+        return y if x.is_leaf else y.clone()
+
+    return tree_map(widened, values)
+
+
+def run_in_float64(make_module, make_inputs, backward, around, mode, noise=0.0):
+    """Runs the module in float64, on inputs that are changed by `noise` at most."""
+    module, inputs = make_module(), make_inputs()
+    torch.manual_seed(1)
+    inputs = widen(inputs, noise)
+    if isinstance(module, torch.nn.Module):
+        for x in [*module.parameters(), *module.buffers()]:
+            x.data = widen(x.data, noise)
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        return run(module, module, inputs, backward, around, mode)
+    finally:
+        torch.set_default_dtype(default)
+
+
+def distance(x, reference):
+    """Largest and root-mean-square distance; equal infinities and NaNs are no distance."""
+    if not (x.is_floating_point() or x.is_complex()):
+        gap = (x != reference).double()
+    else:
+        wide = torch.complex128 if x.is_complex() else torch.float64
+        x, reference = x.to(wide), reference.to(wide)
+        same = (x == reference) | (x.isnan() & reference.isnan())
+        gap = (x - reference).abs().masked_fill(same, 0).nan_to_num(math.inf, math.inf)
+    return (gap.max().item(), gap.square().mean().sqrt().item()) if gap.numel() else (0.0, 0.0)
+
+
+def kind(x):
+    """What must be the same in eager and compiled runs before values are looked at."""
+    if not isinstance(x, torch.Tensor):
+        return repr(x)
+    return f"{x.dtype} {list(x.shape)} on {x.device}, requires_grad={x.requires_grad}"
+
+
+def judge(eager, compiled, reference, wobble, largest):
+    """Says how far a result lies from float64, and whether it is wrong.
+
+    It is when the distance is explained neither by the error of eager, nor by rounding the inputs
+    once more, which moves the float64 result to `wobble`, nor by adding numbers up in another
+    order (`largest` is the size of the largest tensor). Without a reference, eager is one.
+    """
+    if kind(eager) != kind(compiled):
+        return f"is {kind(compiled)}, eager gives {kind(eager)}", True
+    if not isinstance(eager, torch.Tensor) or eager.is_meta:
+        return "the same", False
+    known = getattr(reference, "shape", None) == eager.shape
+    reference = reference if known else eager
+    error, found = distance(eager, reference), distance(compiled, reference)
+    moved = distance(reference if wobble is None else wobble, reference)
+    is_whole = not (eager.is_floating_point() or eager.is_complex())
+    unit = 0.0 if is_whole else torch.finfo(eager.dtype).eps
+    finite = reference.to(torch.complex128 if eager.is_complex() else torch.float64)
+    size = distance(finite.nan_to_num(0, 0, 0), torch.zeros_like(finite))
+    roundings = (16 if known else 200) + (largest / max(eager.numel(), 1)) ** 0.5 / 8
+    explained = [4 * max(error[i], moved[i]) + roundings * unit * size[i] for i in (0, 1)]
+    words = "from float64" if known else "from eager, without a float64 reference"
+    wrong = found[0] > explained[0] or found[1] > explained[1]
+    return f"{words}: eager {error[0]:.1e}, compiled {found[0]:.1e}", wrong
+
+
+def check_consistency(make_module, make_inputs, compile_module, backward, around, precision, draws):
+    """Compares the compiled run with eager; returns the names of wrong results."""
+    recorder = draws() if draws else None
+    module = make_module()
+    eager = run(module, module, make_inputs(), backward, around, recorder)
+    module = make_module()
+    compiled = run(module, compile_module(module), make_inputs(), backward, around)
+
+    def in_float64(noise=0.0):
+        mode = recorder.in_float64() if recorder else Float64()
+        return run_in_float64(make_module, make_inputs, backward, around, mode, noise)
+
+    largest = max((x.numel() for x in eager.values() if isinstance(x, torch.Tensor)), default=0)
+    reference, wobble = {}, {}
+
+    def judged(name):
+        others = reference.get(name), wobble.get(name)
+        return judge(eager[name], compiled[name], *others, largest)
+
+    try:
+        reference = in_float64()
+        if any(judged(name)[1] for name in eager):
+            wobble = in_float64(torch.finfo(precision).eps)
+    except Exception as error:  # an operator that does not know float64, for instance
+        print(f"no float64 reference: {type(error).__name__}: {error}")
+    wrong = []
+    for name in eager:
+        words, is_wrong = judged(name)
+        print(f"{'WRONG' if is_wrong else 'ok':5}  {name}: {words}")
+        wrong += [name] if is_wrong else []
+    return wrong
+
+
+def main(
+    make_module,
+    make_inputs,
+    compile_module,
+    backward,
+    around=contextlib.nullcontext,
+    precision=torch.float32,
+    draws=None,
+):
+    """Does what the command line asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check_consistency", action="store_true", help="compare with eager")
+    types = ("forward", "forward+backward")
+    parser.add_argument("--compute_type", choices=types, default=types[backward])
+    parser.add_argument("--minimize", action="store_true", help="shrink the graph, with thunder")
+    options = parser.parse_args()
+    backward = options.compute_type == "forward+backward"
+    if options.minimize:
+        try:
+            diagnose = importlib.import_module("thunder.diagnose")
+        except ImportError:
+            sys.exit("--minimize needs thunder: pip install thunderfx")
+        diagnose.minimize(__file__)
+    elif options.check_consistency:
+        parts = make_module, make_inputs, compile_module, backward, around, precision, draws
+        if wrong := check_consistency(*parts):
+            sys.exit(f"further from float64 than eager explains: {', '.join(wrong)}")
+    else:
+        module = make_module()
+        run(module, compile_module(module), make_inputs(), backward, around)
+        print(f"ran {options.compute_type}")
+
+
+if __name__ == "__main__":
+    main(make_module, make_inputs, compile_with_torch_compile, backward=True)
