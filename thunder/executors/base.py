@@ -151,6 +151,7 @@ class OperatorExecutor(AbstractExecutor):
                 executors see the graph.
         """
         self._name = name
+        self._given = {"operators": dict(operators), "checkers": dict(checkers or {})}
         self._operators = _by_overload(operators)
         self._checkers = _by_overload(checkers or {})
 
@@ -158,6 +159,11 @@ class OperatorExecutor(AbstractExecutor):
     def name(self) -> str:
         """The name given at construction."""
         return self._name
+
+    def constructor_arguments(self) -> dict[str, Any]:
+        """Returns what it was made with, by which scripts print it."""
+        given = {key: table for key, table in self._given.items() if table}
+        return {"name": self._name, **given}
 
     def implementation(self, node: fx.Node) -> Callable[..., Any]:
         """Returns the callable that runs `node`, which `check` accepted."""

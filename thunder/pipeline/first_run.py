@@ -184,24 +184,31 @@ def _same_shape(shape: Sequence[int], promised: Sequence[Any]) -> bool:
 
 def _failed(node: fx.Node, trace: TraceCtx, error: Exception) -> ExecutorError:
     return ExecutorError(
-        f"{_place(node, trace)} failed when it was first run: {type(error).__name__}: {error}"
+        f"{_what(node, trace)} failed when it was first run: {type(error).__name__}: {error}"
+        f"{_where(node)}"
     )
 
 
 def _broken(node: fx.Node, trace: TraceCtx, promised: str, got: str) -> ExecutorError:
-    return ExecutorError(f"{_place(node, trace)} returned {got}; the graph promises {promised}")
+    return ExecutorError(
+        f"{_what(node, trace)} returned {got}; the graph promises {promised}{_where(node)}"
+    )
 
 
-def _place(node: fx.Node, trace: TraceCtx) -> str:
+def _what(node: fx.Node, trace: TraceCtx) -> str:
     target = node.target
     claim = node.meta.get(CLAIM)
     executor = getattr(target, "executor", None) or getattr(claim, "executor", "aten")
     name = getattr(target, "name", None) if isinstance(target, FusedRegion) else str(target)
     if isinstance(target, ClaimedOperator):
         name = f"{target.name} (for {target.operator})"
+    return f"{name} of executor {executor!r} in the {trace.direction.value} graph"
+
+
+def _where(node: fx.Node) -> str:
+    """The user's line, on a line of its own: a script that fails the same way has another."""
     line = source_line(node)
-    if line is None and isinstance(target, FusedRegion):
-        lines = [source_line(inner) for inner in target.graph_module.graph.nodes]
+    if line is None and isinstance(node.target, FusedRegion):
+        lines = [source_line(inner) for inner in node.target.graph_module.graph.nodes]
         line = next((found for found in lines if found is not None), None)
-    where = f", from {line}" if line else ""
-    return f"{name} of executor {executor!r} in the {trace.direction.value} graph{where}"
+    return f"\nfrom {line}" if line else ""
