@@ -63,7 +63,7 @@ class BenchmarkReport:
     def table(self) -> Table:
         """Returns the regions as a rich table."""
         table = Table(title=f"{self.program}: {_summary(self)}")
-        for title in ("region", "executor", "operators", "time", "baseline", "ratio", "found"):
+        for title in _COLUMNS:
             words = title in _WORDS
             table.add_column(title, justify="left" if words else "right", no_wrap=words)
         for region in self.regions:
@@ -144,7 +144,8 @@ def read_report(path: str | os.PathLike[str]) -> BenchmarkReport:
     return BenchmarkReport.from_json(data)
 
 
-_WORDS = ("region", "executor", "found")
+_COLUMNS = ("region", "executor", "operators", "time", "against", "its time", "ratio", "found")
+_WORDS = ("region", "executor", "against", "found")
 
 
 def _summary(report: BenchmarkReport) -> str:
@@ -168,7 +169,8 @@ def _row(region: RegionRecord) -> list[str]:
         region.executor,
         str(sum(region.operators.values())),
         _time(subject),
-        f"{_time(baseline)} {compared.baseline}" if compared else "",
+        compared.baseline if compared else "",
+        _time(baseline),
         ratio,
         "" if region.finding is Finding.NONE else region.finding.value,
     ]

@@ -115,7 +115,7 @@ class ReportComparison:
 
     def table(self) -> Table:
         """Returns the differences as a rich table."""
-        table = Table("region", "change", "details", title=str(self).partition("\n")[0])
+        table = Table("region", "change", "details")
         for change in self.changes:
             style = "red" if change.change.is_regression else ""
             table.add_row(change.region, change.change.value, change.details, style=style)
@@ -262,9 +262,9 @@ def _speed(old: RegionRecord, new: RegionRecord, threshold: float) -> Iterator[R
     if said is Verdict.FASTER:
         yield _plain(new.name, Change.FASTER, details)
         return
-    eager = _measured(old, "eager"), _measured(new, "eager")
-    if eager[0] is not None and eager[1] is not None and new.subject != "eager":
-        drift = compare_separate_runs(*eager)
+    eager_before, eager_after = _measured(old, "eager"), _measured(new, "eager")
+    if eager_before is not None and eager_after is not None and new.subject != "eager":
+        drift = compare_separate_runs(eager_before, eager_after)
         details += f"; eager {drift.ratio:.2f} x"
         if drift.low > 1 and found.ratio < drift.ratio * (1 + threshold):
             yield _plain(new.name, Change.MACHINE_SLOWER, details)

@@ -26,6 +26,7 @@ from thunder.dynamo.report.segment import (
     analyze_thunder_splits,
 )
 from thunder.environment import environment_report
+from thunder.errors import OptionError
 from thunder.repro import Fails, make_folder
 
 CONFIDENCE = 0.99
@@ -216,6 +217,8 @@ def _benchmark_graph(
     """Yields the records of a graph and its parts; frees what it made before it returns."""
     try:
         report = analyze_thunder_splits(graph, **options)
+    except OptionError:
+        raise
     except Exception as error:  # noqa: BLE001 - a graph that thunder cannot compile is a result
         yield _failed_graph(graph, run, options, error)
         return

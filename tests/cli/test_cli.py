@@ -1,0 +1,168 @@
+"""The command line: commands, messages and exit statuses."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from thunder.cli import main
+from thunder.dynamo.report import fx_report
+
+PROGRAM = """
+import torch
+
+def step(x):
+    x = x.sin() * 2
+    torch._dynamo.graph_break()
+    return x.sum()
+
+def inputs():
+    return (torch.rand(4, requires_grad=True),)
+
+def named():
+    return {"x": torch.rand(4)}
+
+def alone():
+    return torch.ones(3).exp()
+
+def drop(graph_module):
+    for node in graph_module.graph.nodes:
+        if node.target is torch.ops.aten.sin.default:
+            node.target = torch.ops.aten.cos.default
+
+def broken():
+    raise ValueError("the program itself fails")
+
+number = 3
+"""
+QUICK = ("--executors", "aten", "--against", "torch.compile:eager", "--seconds", "0.2")
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "program.py").write_text(PROGRAM)
+    return "program.py"
+
+
+@pytest.fixture
+def script(tmp_path):
+    (graph,) = fx_report(
+        lambda x: x.exp().sum(), torch.rand(4, requires_grad=True)
+    ).fx_graph_reports
+    return str(graph.write_inductor_repro(tmp_path, backend="eager"))
+
+
+def test_graphs_only(program, tmp_path, capsys):
+    assert main(["report", f"{program}:alone", "--graphs-only", "--json", "out.json"]) == 0
+    assert "Tensor.exp" in capsys.readouterr().out
+    data = json.loads((tmp_path / "out.json").read_text())
+    assert data["graphs"][0]["operators"] == {"Tensor.exp": 1, "torch.ones": 1}
+    assert not (tmp_path / "thunder_report").exists()
+
+
+def test_report_writes_and_counts(program, tmp_path, capsys):
+    arguments = ["report", f"{program}:step", "--inputs", "inputs", "--json", "out.json", *QUICK]
+    assert main([*arguments, "--fail-on", "accuracy,failure,slowdown=1000"]) == 0
+    assert "2 regions" in capsys.readouterr().out
+    report = (tmp_path / "thunder_report" / "report.json").read_text()
+    assert report == (tmp_path / "out.json").read_text()
+    assert main([*arguments, "--graphs-only", "--fail-on", "breaks"]) == 1
+    assert "found: breaks: Dynamo breaks the program" in capsys.readouterr().err
+
+
+def test_inputs_by_name_and_modules(program, capsys):
+    assert main(["report", "program:step", "--inputs", "named", "--graphs-only"]) == 0
+    assert "l_x_: cpu f32[4]" in capsys.readouterr().out
+
+
+def test_split_operators_can_fail(program):
+    arguments = ["report", f"{program}:alone", "--exclude-ops", "exp", *QUICK, "--no-fusions"]
+    assert main([*arguments, "--fail-on", "splits"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["report", "program.py"], "names no program"),
+        (["report", "missing.py:f"], "there is no file missing.py"),
+        (["report", "missing:f"], "there is no module missing"),
+        (["report", "program.py:stp"], "did you mean 'step'"),
+        (["report", "program.py:step"], "needs arguments"),
+        (["report", "program.py:number"], "cannot be called"),
+        (["report", "program.py:broken"], "the program itself fails"),
+        (["report", "program.py:alone", "--executors", "atn"], "aten"),
+        (["bench", "program.py"], "defines no make_module"),
+        (["bench", "missing.py"], "no Python script"),
+        (["minimize", "program.py"], "is no reproducer"),
+        (["replay", "."], "holds no replay"),
+        (["compare", "a.json", "b.json"], "cannot read a.json"),
+    ],
+)
+def test_what_cannot_be_done_is_two(program, capsys, arguments, message):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.splitlines()[-1].startswith("thunder: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "required"),
+        (["reprot"], "invalid choice"),
+        (["report", "a.py:b", "--fail-on", "acuracy"], "did you mean 'accuracy'"),
+        (["report", "a.py:b", "--fail-on", "slowdown=0.5"], "ratio of 1 or more"),
+        (["report", "a.py:b", "--seconds", "no"], "no positive number"),
+        (["bench", "a.py", "--against", "eagre"], "did you mean 'eager'"),
+        (["compare", "a", "b", "--threshold", "10"], "between 0 and 1"),
+    ],
+)
+def test_wrong_arguments_are_two(capsys, arguments, message):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_bench(script, capsys):
+    arguments = ["bench", script, "--against", "eager,torch.compile:aot_eager", "--seconds", "0.2"]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "forward+backward:" in out
+    assert "THUNDER_RESULT {" in out
+    assert "torch.compile (backend=aot_eager) vs eager" in out
+    assert main([*arguments, "--compute", "forward", "--fail-on", "slowdown=1.0"]) in (0, 1)
+
+
+def test_bench_finds_failures(script, capsys):
+    arguments = ["bench", script, "--against", "eager,torch.compile:missing", "--seconds", "0.2"]
+    assert main(arguments) == 1
+    assert "found: failure" in capsys.readouterr().err
+
+
+def test_replay_and_compare(program, tmp_path, capsys):
+    arguments = ["report", f"{program}:alone", "--replay", "saved", *QUICK]
+    assert main(arguments) == 0
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    (tmp_path / program).unlink()
+    assert main(["replay", "moved", "--seconds", "0.2"]) == 0
+    assert main(["compare", "thunder_report", "moved", "--threshold", "0.99"]) in (0, 1)
+    assert "1 regions compared" in capsys.readouterr().out
+    old = json.loads((tmp_path / "moved" / "report.json").read_text())
+    old["regions"][0]["failure"] = {"kind": "RuntimeError", "message": "broken by an update"}
+    (tmp_path / "new.json").write_text(json.dumps(old))
+    assert main(["compare", "moved", "new.json", "--json", "diff.json"]) == 1
+    assert "broken by an update" in capsys.readouterr().err
+    assert json.loads((tmp_path / "diff.json").read_text())["changes"][0]["regression"] is True
+
+
+def test_env_as_a_module_elsewhere(tmp_path):
+    command = [sys.executable, "-m", "thunder", "env", "--json"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert json.loads(ended.stdout)["torch"] == torch.__version__

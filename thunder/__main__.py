@@ -1,0 +1,10 @@
+"""`python -m thunder`: the command line."""
+
+from __future__ import annotations
+
+import sys
+
+from thunder.cli import main
+
+if __name__ == "__main__":
+    sys.exit(main())
