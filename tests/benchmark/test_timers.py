@@ -56,21 +56,22 @@ def test_preparation_comes_before_each_call_and_is_not_timed(timer):
 
     def prepare():
         order.append("prepare")
-        time.sleep(0.02)
+        time.sleep(0.05)
         return torch.ones(8)
 
     def function(prepared):
         order.append("call")
         return prepared.sin()
 
-    seconds = timer.measure(Workload(function=function, prepare=prepare), calls=3)
-    assert order == ["prepare", "call"] * 3
-    assert seconds < 0.02
+    workload = Workload(function=function, prepare=prepare)
+    seconds = min(timer.measure(workload, calls=2) for _ in range(3))
+    assert order == ["prepare", "call"] * 6
+    assert seconds < 0.05
 
 
 def test_wall_time_is_per_call():
     workload = Workload(function=lambda: time.sleep(0.01))
-    assert 0.01 <= WallTime().measure(workload, calls=3) < 0.03
+    assert 0.01 <= min(WallTime().measure(workload, calls=3) for _ in range(3)) < 0.03
 
 
 def test_garbage_is_collected_between_samples_only():
@@ -88,10 +89,11 @@ def test_kernel_time_leaves_python_out():
     x = torch.ones(8)
 
     def function():
-        time.sleep(0.02)
+        time.sleep(0.05)
         return x.sin()
 
-    assert 0 < KernelTime().measure(Workload(function=function)) < 0.01
+    seconds = min(KernelTime().measure(Workload(function=function)) for _ in range(3))
+    assert 0 < seconds < 0.05
 
 
 def test_kernel_time_counts_nested_operators_once():

@@ -102,7 +102,8 @@ def _events(
     *,
     profile_memory: bool = False,
 ) -> list[Any]:
-    profiler = profile(activities=activities, profile_memory=profile_memory)
+    # `acc_events` only keeps a warning away: there is one cycle.
+    profiler = profile(activities=activities, profile_memory=profile_memory, acc_events=True)
     with _without_profiler_log():
         profiler.start()
     try:
