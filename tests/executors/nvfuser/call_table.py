@@ -455,14 +455,12 @@ CALLS: dict[str, list[Call]] = {
     "aten.arange.start_step": [call(2, 14, 2, floats=False), call(0.5, 3.5, 0.5, floats=False)],
     "aten.triu.default": [call(X), call(f(3, 4, 6), 1), call(X, -2)],
     "aten.tril.default": [call(X), call(f(3, 4, 6), 1), call(X, -2)],
-    "aten.embedding.default": [
-        call(f(10, 6), index(4, 3, high=10)),
-        call(f(10, 6), index(5, high=10), 0),
+    "aten.gather.default": [
+        call(X, 1, index(4, 1, high=6)),
+        call(X, 0, index(1, 6, high=4)),
+        call(SPECIAL, -1, index(4, 1, high=6)),
+        call(f(8, 700), 1, index(8, 1, high=700)),
     ],
-    "aten.index_select.default": [call(X, 1, index(3, high=6)), call(IMAGE, 2, index(5, high=3))],
-    "aten.index.Tensor": [call(X, [None, index(3, high=6)]), call(X, [i(2, 3, high=4)])],
-    "aten._unsafe_index.Tensor": [call(X, [index(3, high=4)])],
-    "aten.gather.default": [call(X, 1, index(4, 2, high=6)), call(f(1, 6), 1, index(1, 3, high=6))],
     "aten.scatter.value": [call(X, 1, index(4, 1, high=6), -1.0)],
     # -- losses ----------------------------------------------------------------------------------
     "aten.mse_loss.default": [call(X, X), call(X, X, 0), call(X, X, 2)],

@@ -45,7 +45,7 @@ ARITHMETIC = {"add", "sub", "mul", "pow", "fmod", "remainder", "maximum", "minim
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 LOGIC = {"logical_and", "logical_or"}
 BITS = {"bitwise_and", "bitwise_or", "bitwise_xor"}
-TORCH_NAMES = {"truediv": "true_divide", "neg": "neg", "sign": "sign"}
+TORCH_NAMES: dict[str, str] = {"truediv": "true_divide"}
 
 
 @dataclass(eq=False)
@@ -128,7 +128,7 @@ class Ops:
             return lambda *args: self._binary(name, *args)
         raise AttributeError(f"nvFuser has no operator {name}")
 
-    def _unary(self, name, x):
+    def _unary(self, name: str, x):
         assert isinstance(x, TensorView), f"{name} of {x!r}"
         dtype = x.data_type
         assert dtype not in LOW, f"{name} on {dtype}: cast first"
@@ -142,7 +142,7 @@ class Ops:
         function = getattr(torch, TORCH_NAMES.get(name, name))
         return tensor(result, x.sizes, lambda env: function(run(x, env)), name, x.expanded)
 
-    def _binary(self, name, x, y):
+    def _binary(self, name: str, x, y):
         operands = (x, y)
         tensors = [value for value in operands if isinstance(value, TensorView)]
         if not tensors:
@@ -173,7 +173,7 @@ class Ops:
         assert isinstance(x, TensorView) and type(dim) is int
         return Val(DataType.Int, lambda env: run(x, env).shape[dim], symbolic=True)
 
-    def _sizes(self, name, x, y):
+    def _sizes(self, name: str, x, y):
         assert x.data_type is y.data_type is DataType.Int
         function = getattr(operator, {"div": "floordiv"}.get(name, name))
         return Val(DataType.Int, lambda env: function(run(x, env), run(y, env)), symbolic=True)
@@ -400,29 +400,6 @@ class Ops:
             (size,),
             lambda env: torch.arange(size) * run(step, env) + run(start, env),
             "iota",
-        )
-
-    def index_select(self, x, index, dim):
-        assert index.data_type in INTS and index.ndim == 1
-        sizes = list(x.sizes)
-        sizes[dim] = index.sizes[0]
-
-        def compute(env):
-            places = run(index, env)
-            assert bool(((places >= 0) & (places < run(x, env).shape[dim])).all()), "out of range"
-            return run(x, env).index_select(dim, places)
-
-        return tensor(x.data_type, tuple(sizes), compute, "index_select")
-
-    def take_along_axis(self, x, index, dim):
-        assert index.data_type in INTS and index.ndim == x.ndim
-        for place, (left, right) in enumerate(zip(x.sizes, index.sizes, strict=True)):
-            assert place == dim or left == right
-        return tensor(
-            x.data_type,
-            index.sizes,
-            lambda env: run(x, env).gather(dim, run(index, env).long()),
-            "take_along_axis",
         )
 
     def matmul(self, x, y):

@@ -10,12 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from functorch.compile import (
-    aot_function,
-    make_boxed_func,
-    min_cut_rematerialization_partition,
-)
+from functorch.compile import aot_function, min_cut_rematerialization_partition
 from torch import fx
+from torch._functorch._aot_autograd.utils import make_boxed_func
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map
@@ -25,6 +22,7 @@ from thunder.executors.base import RegionContext
 from thunder.executors.nvfuser import NvFuserExecutor, NvFuserRegion
 from thunder.executors.nvfuser.outputs import plan_outputs
 from thunder.executors.nvfuser.sizes import all_concrete
+from thunder.trace.copying import output_values
 
 
 def executor_for(device: str, **options: Any) -> NvFuserExecutor:
@@ -65,7 +63,8 @@ def compiled_by_aot(
     """
     regions: list[NvFuserRegion] = []
 
-    def compiler(graph_module: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+    def compiler(gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Any:
+        graph_module = gm
         refused = refusals(graph_module, executor)
         assert not refused, refused
         if not plan_outputs(graph_module.graph).fused:  # nothing but views
@@ -75,7 +74,7 @@ def compiled_by_aot(
 
         def run(*args):
             results = region(*args)
-            for node, result in zip(graph_module.graph.output_node().args[0], results, strict=True):
+            for node, result in zip(output_values(graph_module.graph), results, strict=True):
                 if isinstance(result, torch.Tensor) and all_concrete(node.meta["val"].stride()):
                     assert result.stride() == node.meta["val"].stride(), node
             return results

@@ -117,18 +117,6 @@ PROGRAMS = [
         lambda x, t: F.nll_loss(F.log_softmax(x, -1), t, reduction="none"),
         (f(8, 30), index(8, high=30)),
     ),
-    Program(
-        "embedding",
-        lambda w, t: F.embedding(t, w) * 2,
-        (f(11, 6), index(3, 4, high=11)),
-        backward=False,
-    ),
-    Program(
-        "embedding_norm",
-        lambda w, t, g: F.layer_norm(F.embedding(t, w), (6,), g),
-        (f(11, 6), index(3, 4, high=11), f(6)),
-        backward=False,
-    ),
     Program("mse", F.mse_loss, (f(4, 6), f(4, 6))),
     Program("smooth_l1", F.smooth_l1_loss, (f(4, 6), f(4, 6))),
     Program("bce", F.binary_cross_entropy_with_logits, (f(4, 6), f(4, 6, kind="positive"))),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
@@ -22,6 +22,11 @@ from tests.executors.nvfuser.harness import (
 )
 from thunder.executors.nvfuser.outputs import plan_outputs
 
+with warnings.catch_warnings():
+    # The module builds NumPy values that newer releases of NumPy warn about.
+    warnings.simplefilter("ignore")
+    from torch.testing._internal.common_methods_invocations import op_db
+
 SAMPLES = 8
 
 # fmt: off
@@ -29,14 +34,14 @@ NAMES = frozenset({
     "abs", "acos", "acosh", "add", "addcdiv", "addcmul", "all", "amax", "amin", "any", "arange",
     "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "broadcast_to", "cat", "ceil", "chunk", "clamp", "clamp_max", "clamp_min",
-    "clone", "contiguous", "cos", "cosh", "cumsum", "div", "embedding", "eq", "erf", "erfc",
+    "clone", "contiguous", "cos", "cosh", "cumsum", "div", "eq", "erf", "erfc",
     "erfinv", "exp", "exp2", "expand", "expm1", "flatten", "floor", "floor_divide", "fmax",
-    "fmin", "fmod", "frac", "full", "full_like", "gather", "ge", "gt", "index_select", "isfinite",
+    "fmin", "fmod", "frac", "full", "full_like", "gather", "ge", "gt", "isfinite",
     "isinf", "isnan", "isneginf", "isposinf", "le", "lerp", "lgamma", "log", "log10", "log1p",
     "log2", "log_softmax", "logaddexp", "logical_and", "logical_not", "logical_or", "logical_xor",
     "logsumexp", "lt", "masked_fill", "max", "maximum", "mean", "min", "minimum", "movedim",
     "mul", "narrow", "ne", "neg", "nn.functional.celu", "nn.functional.cross_entropy",
-    "nn.functional.elu", "nn.functional.embedding", "nn.functional.gelu", "nn.functional.glu",
+    "nn.functional.elu", "nn.functional.gelu", "nn.functional.glu",
     "nn.functional.group_norm", "nn.functional.hardshrink", "nn.functional.hardsigmoid",
     "nn.functional.hardswish", "nn.functional.hardtanh", "nn.functional.huber_loss",
     "nn.functional.instance_norm", "nn.functional.l1_loss", "nn.functional.layer_norm",

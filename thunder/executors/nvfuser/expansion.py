@@ -14,9 +14,7 @@ from thunder.executors.nvfuser.sizes import Shape, is_one
 
 _SAME = frozenset({"cast", "cumsum", "set", "slice", "stride_order"})
 _REDUCTIONS = frozenset({"max", "min", "prod", "sum", "var_mean"})
-_MAKERS = frozenset(
-    {"cat", "full", "index_select", "iota", "matmul", "pad", "reshape", "take_along_axis"}
-)
+_MAKERS = frozenset({"cat", "full", "iota", "matmul", "pad", "reshape"})
 
 
 def expanded_dims(operator: str, arguments: Sequence[Any], shape: Shape) -> frozenset[int]:

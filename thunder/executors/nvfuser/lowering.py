@@ -20,7 +20,7 @@ class Kind(enum.Enum):
     """Reduces, scans or normalises: a fusion of its own is worth while."""
 
     MOVEMENT = "movement"
-    """Moves data into a new tensor: cat, pad, index."""
+    """Moves data into a new tensor: cat, pad, repeat."""
 
     VIEW = "view"
     """Returns a view of its first argument. At the end of a region ATen does it, for free."""

@@ -55,6 +55,7 @@ LOWERINGS: Mapping[str, Lowering] = {
 assert len(LOWERINGS) == sum(map(len, FAMILIES.values())) + len(MATRIX_PRODUCTS), "listed twice"
 
 _NO_SEED = "nvFuser cannot read a seed from memory, and eager's random numbers are not its own"
+_NO_LOOKUP = "nvFuser checks no index when it looks up in memory"
 _NO_ADDING = "nvFuser cannot add to places that may coincide"
 _NO_PLACES = "nvFuser finds the largest values but not where they are"
 _LIBRARY = "it is left to the vendor's libraries"
@@ -74,6 +75,9 @@ DECLINED: Mapping[str, str] = {
             "aten.native_dropout",
         ),
         _NO_SEED,
+    ),
+    **dict.fromkeys(
+        ("aten.embedding", "aten.index", "aten._unsafe_index", "aten.index_select"), _NO_LOOKUP
     ),
     **dict.fromkeys(
         (

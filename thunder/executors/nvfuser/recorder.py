@@ -104,11 +104,6 @@ class Recorder:
         taken |= {(self._root(output).name, output.dtype) for output in self._outputs}
         return (self._root(value).name, value.dtype) in taken
 
-    def is_computed(self, value: TensorValue) -> bool:
-        """Whether `value` is more than an input in another shape or dtype."""
-        root = self._root(value)
-        return all(root.name != entry.value.name for entry in self._inputs)
-
     def _root(self, value: Any) -> Any:
         producers = {result.name: call for call in self._calls for result in call.results}
         while (call := producers.get(value.name)) and call.operator in LAYOUT_OPERATORS:
