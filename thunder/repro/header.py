@@ -108,7 +108,7 @@ def command_line() -> str | None:
         name, equals, value = part.partition("=")
         if equals and _SECRET.search(name):
             shown.append(f"{name}=...")
-        elif index and parts[index - 1].startswith("-") and _SECRET.search(parts[index - 1]):
+        elif index and _asks_for_secret(parts[index - 1]):
             shown.append("...")
         elif equals and os.path.isabs(value):  # noqa: PTH117 - plain text, not a path of ours
             shown.append(f"{name}={Path(value).name}")
@@ -117,6 +117,10 @@ def command_line() -> str | None:
     command = inert(shlex.join(shown))
     short = command[:_LONGEST_COMMAND]
     return short if short == command else f"{short} ..."
+
+
+def _asks_for_secret(option: str) -> bool:
+    return option.startswith("-") and "=" not in option and bool(_SECRET.search(option))
 
 
 def _lines(label: str, texts: Sequence[str]) -> Iterator[str]:

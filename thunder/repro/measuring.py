@@ -105,7 +105,7 @@ def _integers(tensor: torch.Tensor) -> AbstractRecipe:
 
 def _steps(run: torch.Tensor, tensor: torch.Tensor) -> Steps | None:
     start, second = run[:2].tolist()
-    if second == start:
+    if second == start or abs(second - start) * run.numel() >= 1 << 62:
         return None
     for length in dict.fromkeys((run.numel(), tensor.shape[-1] if tensor.is_contiguous() else 0)):
         if length > 1:

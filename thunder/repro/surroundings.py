@@ -6,8 +6,10 @@ that are off, another default dtype, a changed setting of Inductor.
 
 from __future__ import annotations
 
+import operator
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch._dynamo import config as dynamo_config
@@ -25,7 +27,7 @@ _SET_WHILE_COMPILING = (
     "torch._functorch.config.fake_tensor_allow_unsafe_data_ptr_access",
     "torch._inductor.config.deterministic",  # follows torch.use_deterministic_algorithms
 )
-"""What Dynamo itself changes for the time of a compile."""
+"""What Dynamo itself changes for the time of a compile, and what follows another setting."""
 
 _PATH = re.compile(r"['\"]/|\\\\")
 
@@ -68,7 +70,8 @@ def record_surroundings() -> Surroundings:
         warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
         settings.append(f"torch.use_deterministic_algorithms(True, warn_only={warn_only})")
     for name, config in _CONFIGS.items():
-        changed = [line for line in config.codegen_config().splitlines() if _is_worth(line)]
+        lines = config.codegen_config().splitlines()
+        changed = [line for line in lines if _is_worth(line, name, config)]
         settings += changed
         imports += [f"import {name}"] if changed else []
     return Surroundings(
@@ -79,8 +82,14 @@ def record_surroundings() -> Surroundings:
     )
 
 
-def _is_worth(line: str) -> bool:
-    return not _PATH.search(line) and line.partition(" = ")[0] not in _SET_WHILE_COMPILING
+def _is_worth(line: str, config_name: str, config: Any) -> bool:
+    """Whether a line changes something, and that not for the time of this compile only."""
+    name = line.partition(" = ")[0]
+    if _PATH.search(line) or name in _SET_WHILE_COMPILING:
+        return False
+    key = name.removeprefix(f"{config_name}.")
+    entry = config._config.get(key)  # a setting that was changed and put back is listed, too
+    return entry is None or entry.default != operator.attrgetter(key)(config)
 
 
 def _contexts() -> list[str]:

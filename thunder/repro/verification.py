@@ -196,8 +196,9 @@ def run_apart(
     Returns:
         The exit status and the text of the standard error.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        child = subprocess.Popen(
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        subprocess.Popen(
             command,
             cwd=folder,
             env=dict(environment),
@@ -205,7 +206,8 @@ def run_apart(
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             start_new_session=True,
-        )
+        ) as child,
+    ):
         try:
             _, output = child.communicate(timeout=timeout)
         except BaseException:  # too long, or Ctrl-C

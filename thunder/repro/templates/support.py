@@ -314,12 +314,14 @@ def judge(eager, compiled, reference, wobble, largest):
     reference = reference if known else eager
     error, found = distance(eager, reference), distance(compiled, reference)
     moved = distance(reference if wobble is None else wobble, reference)
-    is_whole = not (eager.is_floating_point() or eager.is_complex())
-    unit = 0.0 if is_whole else torch.finfo(eager.dtype).eps
     finite = reference.to(torch.complex128 if eager.is_complex() else torch.float64)
     size = distance(finite.nan_to_num(0, 0, 0), torch.zeros_like(finite))
-    roundings = (16 if known else 200) + (largest / max(eager.numel(), 1)) ** 0.5 / 8
-    explained = [4 * max(error[i], moved[i]) + roundings * unit * size[i] for i in (0, 1)]
+    rounded = 0.0  # part of the result that roundings may change; sums are made in float32
+    if eager.is_floating_point() or eager.is_complex():
+        unit, additions = torch.finfo(eager.dtype).eps, largest / max(eager.numel(), 1)
+        rounded = unit + (16 + additions**0.5 / 2) * min(unit, torch.finfo(torch.float32).eps)
+        rounded *= 1 if known else 10
+    explained = [4 * max(error[i], moved[i]) + rounded * size[i] for i in (0, 1)]
     words = "from float64" if known else "from eager, without a float64 reference"
     wrong = found[0] > explained[0] or found[1] > explained[1]
     return f"{words}: eager {error[0]:.1e}, compiled {found[0]:.1e}", wrong
