@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from thunder.diagnose.examination import Compile, run_both_ways
 from thunder.diagnose.localizing import Place, locate_change, locate_in_execution
@@ -78,8 +79,10 @@ class Divergence:
             f"of Dynamo graph {self.graph_index}",
             f"  from: {self.line or 'no line of yours was recorded'}",
             f"  by: {', '.join([f'pass {self.pass_name!r}', *of])}",
-            *(f"  {output}" for output in self.verdict.wrong),
+            *(f"  {output}" for output in self.verdict.wrong[:3]),
         ]
+        if len(self.verdict.wrong) > 3:
+            lines.append(f"  and {len(self.verdict.wrong) - 3} more results")
         if self.script is not None:
             lines.append(f"  script: {self.script} ({self.script_verdict})")
         return "\n".join(lines)
@@ -127,7 +130,7 @@ def find_divergence(
     """
     options, torch_options = _options(f, compile_options)
     backend = RecordingBackend(options)
-    compiled = torch.compile(f, **{**torch_options, "backend": backend})
+    compiled = torch.compile(_uncompiled(f), **{**torch_options, "backend": backend})
     record(compiled, (args, kwargs))
     search = _Search(options)
     for index, graph in enumerate(backend.graphs):
@@ -235,6 +238,13 @@ class _Search:
 
     def _compile_piece(self) -> Compile:
         return lambda piece: jit(piece, **self._piece_options)
+
+
+def _uncompiled(f: Callable[..., Any]) -> Callable[..., Any]:
+    """Returns the function behind a compiled one; torch.compile itself looks behind modules."""
+    while not isinstance(f, nn.Module) and find_compiler(f) and hasattr(f, "__wrapped__"):
+        f = f.__wrapped__
+    return f
 
 
 def _options(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from torch import fx
 from torch._inductor import config as inductor_config
 from torch.utils._pytree import tree_leaves
 
+from thunder.debug.variables import REPRODUCERS
 from thunder.diagnose.finding import Finding, Kind
 from thunder.diagnose.problem import Piece, Problem
 from thunder.pipeline.judged_run import Program, Results, call_results, copy_values, judge_run
@@ -59,8 +61,12 @@ class Examination:
     def _examine(self, graph_module: fx.GraphModule, inputs: list[Any], accuracy: bool) -> Finding:
         torch._dynamo.reset()
         torch.manual_seed(0)
-        if self.user_check is not None:
-            return _ask_user(self.user_check, graph_module, inputs)
+        with _without_reproducers():
+            if self.user_check is not None:
+                return _ask_user(self.user_check, graph_module, inputs)
+            return self._run(graph_module, inputs, accuracy)
+
+    def _run(self, graph_module: fx.GraphModule, inputs: list[Any], accuracy: bool) -> Finding:
         outputs = len(tree_leaves(graph_module.graph.output_node().args[0]))
         try:
             if not accuracy:
@@ -95,7 +101,7 @@ def run_both_ways(
         around: Makes the context of the call; the backward run is outside.
 
     Returns:
-        Outputs, inputs that were written to, and gradients of the inputs. The backward run
+        Outputs, and gradients of the inputs. The backward run
         starts from slopes that differ from element to element.
     """
     wanted = [x for x in inputs if isinstance(x, torch.Tensor) and x.requires_grad]
@@ -119,6 +125,19 @@ def slope(x: torch.Tensor) -> torch.Tensor:
     """Returns the gradient that a backward run starts from: another number for each element."""
     slopes = torch.linspace(0.5, 1.5, x.numel(), dtype=torch.float64, device=x.device)
     return slopes.view(x.shape).to(x.dtype)
+
+
+@contextlib.contextmanager
+def _without_reproducers() -> Iterator[None]:
+    """Keeps the failures that are looked for from leaving scripts of their own."""
+    before = os.environ.get(REPRODUCERS.name)
+    os.environ[REPRODUCERS.name] = "off"
+    try:
+        yield
+    finally:
+        del os.environ[REPRODUCERS.name]
+        if before is not None:
+            os.environ[REPRODUCERS.name] = before
 
 
 def _ask_user(check: UserCheck, graph_module: fx.GraphModule, inputs: list[Any]) -> Finding:

@@ -91,12 +91,12 @@ def locate_change(before: TraceCtx, after: TraceCtx, inputs: Sequence[Any]) -> P
     """
     with torch.no_grad(), random_state_kept() as state:
         with RandomDraws() as draws:
-            expected = _values(before, inputs)
+            expected = _values(before, copy_values(list(inputs)))
         state.restore()
-        found = _values(after, inputs)
-        state.restore()
+        found = _values(after, copy_values(list(inputs)))
+        copies = copy_values(list(inputs))
         try:
-            reference = run_in_float64(lambda: _values(before, inputs), draws.drawn)
+            reference = run_in_float64(lambda: _values(before, copies), draws.drawn)
         except (RuntimeError, TypeError, ValueError):  # it cannot run in float64
             reference = {}
     old = {node.name: node for node in before.graph.nodes}
@@ -124,12 +124,11 @@ class _Walk(fx.Interpreter):
         self._compile_piece = compile_piece
 
     def run_node(self, n: fx.Node) -> Any:
-        if not isinstance(n.target, FusedRegion | ClaimedOperator):
-            return super().run_node(n)
-        args, kwargs = self.fetch_args_kwargs_from_env(n)
-        plain = n.target.operator
-        if isinstance(n.target, FusedRegion):
-            plain = n.target.graph_module
+        match n.target:
+            case FusedRegion(graph_module=plain) | ClaimedOperator(operator=plain):
+                args, kwargs = self.fetch_args_kwargs_from_env(n)
+            case _:
+                return super().run_node(n)
         if self.place is None:
             self._judge(n, plain, args, kwargs)
         return plain(*args, **kwargs)
@@ -271,7 +270,7 @@ class _Values(fx.Interpreter):
 
 def _values(trace: TraceCtx, inputs: Sequence[Any]) -> dict[str, torch.Tensor]:
     interpreter = _Values(trace)
-    interpreter.run(*copy_values(list(inputs)))
+    interpreter.run(*inputs)
     return interpreter.values
 
 

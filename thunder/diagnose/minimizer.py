@@ -41,7 +41,7 @@ class MinimizeResult:
         nodes_after: Number of nodes of `graph_module`.
         queries: How many pieces were tried.
         seconds: How long the search took, without running the script.
-        script: The script that shows the failure; None for a check of the user's.
+        script: The script that shows the failure; None where none was written.
         verdict: What running the script in a fresh process showed; None when there is none.
         interrupted: Whether Ctrl-C ended the search.
     """
@@ -75,6 +75,7 @@ def minimize(
     inputs: Sequence[Any] | None = None,
     compile_options: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    script: bool = True,
     progress: bool = True,
     timeout: float = 120.0,
 ) -> MinimizeResult:
@@ -95,6 +96,8 @@ def minimize(
         compile_options: For a `GraphModule`: the keywords of `thunder.jit` to compile it with.
         folder: Where the script is written; by default beside the original script, or in the
             debug folder.
+        script: Whether to write a script of the result, and to run it in a fresh process to see
+            that it fails the same way. There is none for a check of the user's.
         progress: Whether to say on the standard error how far the search is.
         timeout: Seconds that one piece may take.
 
@@ -122,7 +125,7 @@ def minimize(
     resolved = resolve_target(target, inputs, compile_options)
     search = _Search(resolved, check, Display(on=progress), timeout)
     result = search.run()
-    if callable(check):
+    if callable(check) or not script:
         return result
     return _with_script(result, resolved, search.finding, Path(folder) if folder else None)
 

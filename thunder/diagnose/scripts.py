@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from torch import fx
 
+from thunder.debug.variables import REPRODUCERS
 from thunder.repro import (
     CompileSource,
     Expectation,
@@ -63,7 +65,7 @@ def write_minimal_script(
             title=title,
             module=module_source(graph_module),
             inputs=recorded,
-            compilers=(source,),
+            compilers=(_silenced(source),),
             store_inputs=store_inputs,
             expected=expected,
             notes=notes,
@@ -72,6 +74,15 @@ def write_minimal_script(
         if verdict.status is Status.CONFIRMED or source.missing:
             break
     return path, verdict
+
+
+def _silenced(source: CompileSource) -> CompileSource:
+    """The same compiler, whose failure leaves no script of its own behind."""
+    return dataclasses.replace(
+        source,
+        imports=(*source.imports, "import os"),
+        definitions=(f'os.environ["{REPRODUCERS.name}"] = "off"', *source.definitions),
+    )
 
 
 def _free_path(folder: Path, stem: str) -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import contextlib
+import faulthandler
 import multiprocessing
 import os
 import signal
@@ -186,7 +187,7 @@ class _Worker:
             # Threads of this process do not exist in the worker, which starts none of theirs.
             warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
             self.process: BaseProcess = multiprocessing.get_context("fork").Process(
-                target=_serve, args=(there, answer), daemon=True
+                target=_serve, args=(there, self.connection, answer), daemon=True
             )
             self.process.start()
         there.close()
@@ -218,8 +219,10 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(connection: Connection, answer: Answer[Any]) -> None:
+def _serve(connection: Connection, other_end: Connection, answer: Answer[Any]) -> None:
     """Runs in the worker: answers until the other side is gone."""
+    other_end.close()  # the fork's copy, which would keep the other side from ever being gone
+    faulthandler.disable()  # a crash is an answer, not news
     os.setsid()  # Ctrl-C is for the asking process, which then ends its workers
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     quiet = os.open(os.devnull, os.O_RDWR)

@@ -21,7 +21,7 @@ from thunder.trace.float64 import WIDE, RandomDraws, run_in_float64
 
 Results = Mapping[str, Any]
 Program = Callable[[list[Any]], Results]
-"""Takes inputs, which it may change; returns everything that counts, such as `call_results`."""
+"""Takes inputs, which it may change; returns the results that count, as `call_results` does."""
 
 _NO_FLOAT64 = (RuntimeError, TypeError, ValueError, NotImplementedError, AssertionError)
 """What programs raise that cannot run in float64, such as one that checks dtypes."""
@@ -37,8 +37,8 @@ def judge_run(plain: Program, judged: Program, inputs: Sequence[Any]) -> Accurac
         inputs: The inputs of both; they stay as they are, and so does the random state.
 
     Returns:
-        The verdict. When it is against `judged`, rounding the inputs once more in float64 does
-        not explain the distance either.
+        The verdict, on the results and on inputs that either wrote to. When it is against
+        `judged`, rounding the inputs once more in float64 does not explain the distance either.
 
     Raises:
         Exception: Whatever one of the programs raised.
@@ -51,35 +51,31 @@ def judge_run(plain: Program, judged: Program, inputs: Sequence[Any]) -> Accurac
         False
     """
     with random_state_kept() as state:
+        taken, given = copy_values(list(inputs)), copy_values(list(inputs))
         with RandomDraws() as draws:
-            expected = plain(copy_values(inputs))
+            expected = plain(list(taken))
         state.restore()
-        results = judged(copy_values(inputs))
+        results = judged(list(given))
+        written = _written(inputs, taken, given)
+        expected, results = _with(expected, taken, written), _with(results, given, written)
         if _identical(expected, results):
             return compare_to_reference(expected, results, None, note="equal to the last bit")
-        reference, note = _reference(plain, inputs, draws.drawn, noise=False)
+        reference, note = _reference(plain, inputs, draws.drawn, written, noise=False)
         verdict = compare_to_reference(expected, results, reference, note=note)
         if verdict.accurate or reference is None:
             return verdict
-        moved, _ = _reference(plain, inputs, draws.drawn, noise=True)
+        moved, _ = _reference(plain, inputs, draws.drawn, written, noise=True)
         return compare_to_reference(expected, results, reference, explained=[moved], note=note)
 
 
 def call_results(function: Callable[..., Any], inputs: list[Any]) -> Results:
-    """Calls a function; returns its outputs and the inputs that it wrote to.
+    """Calls a function and returns its outputs, as a program does.
 
     Args:
         function: Takes the inputs positionally.
         inputs: The inputs.
     """
-    versions = [_version(value) for value in inputs]
-    outputs = function(*inputs)
-    written = {
-        str(position): value.detach()
-        for position, (value, version) in enumerate(zip(inputs, versions, strict=True))
-        if _version(value) != version
-    }
-    return {"outputs": tree_map(_detached, outputs), "inputs afterwards": written}
+    return {"outputs": tree_map(_detached, function(*inputs))}
 
 
 def copy_values(values: Any) -> Any:
@@ -149,16 +145,42 @@ def random_state_kept() -> Iterator[RandomState]:
 
 
 def _reference(
-    plain: Program, inputs: Sequence[Any], drawn: Sequence[Any], *, noise: bool
+    plain: Program,
+    inputs: Sequence[Any],
+    drawn: Sequence[Any],
+    written: Sequence[int],
+    *,
+    noise: bool,
 ) -> tuple[Results | None, str]:
     copies = copy_values(list(inputs))
     if noise:
         for value in copies:
             _round_once_more(value)
+    copies = tree_map(_widened, copies)
     try:
-        return run_in_float64(lambda: plain(tree_map(_widened, copies)), drawn), ""
+        results = run_in_float64(lambda: plain(list(copies)), drawn)
     except _NO_FLOAT64 as error:
         return None, f"no float64 result: {type(error).__name__}: {error}"
+    return _with(results, copies, written), ""
+
+
+def _with(results: Results, inputs: Sequence[Any], written: Sequence[int]) -> Results:
+    """Adds inputs that were written to."""
+    afterwards = {str(position): _detached(inputs[position]) for position in written}
+    return {**results, "inputs afterwards": afterwards}
+
+
+def _written(inputs: Sequence[Any], *afterwards: Sequence[Any]) -> list[int]:
+    """Returns which tensors changed in one of the runs.
+
+    By their values: batch normalization writes without a new version.
+    """
+    return [
+        position
+        for position, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor)
+        and not all(_same(value, values[position]) for values in afterwards)
+    ]
 
 
 def _widened(value: Any) -> Any:
@@ -220,11 +242,6 @@ def _same(x: Any, y: Any) -> bool:
     if x.dtype != y.dtype or x.device != y.device or x.is_meta or y.layout is not torch.strided:
         return False
     return torch.equal(x, y)  # NaNs differ from themselves; the longer way judges them
-
-
-def _version(value: Any) -> int:
-    tracked = isinstance(value, torch.Tensor) and not value.is_inference()
-    return value._version if tracked else 0
 
 
 def _detached(value: Any) -> Any:

@@ -1,0 +1,134 @@
+"""The first wrong operator is named, and rounding is no alarm."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import thunder
+import thunder.debug
+from tests.diagnose import faults
+from tests.diagnose.models import TANH_LINE, Model
+from thunder.diagnose import find_divergence
+from thunder.repro import Status
+from thunder.trace import Direction
+
+TOKENS = torch.arange(6)
+
+
+def _find(f, *args, **options):
+    return find_divergence(f, *args, compile_options={"executors": ["aten"], **options})
+
+
+def _assert_names_the_line(found):
+    assert found.line.file.endswith("models.py")
+    assert found.line.line == TANH_LINE
+    assert found.compiled_distance.rms > 10 * found.eager_distance.rms
+
+
+def test_a_wrong_operator_of_an_executor_forward():
+    found = _find(Model(), TOKENS, executors=[faults.WRONG_TANH, "aten"])
+    assert (found.operator, found.executor) == ("aten.tanh.default", "wrong_tanh")
+    assert found.direction is Direction.FORWARD
+    _assert_names_the_line(found)
+
+
+def test_a_wrong_operator_of_an_executor_backward():
+    found = _find(Model(), TOKENS, executors=[faults.WRONG_TANH_BACKWARD, "aten"])
+    assert found.operator == "aten.tanh_backward.default"
+    assert found.direction is Direction.BACKWARD
+    _assert_names_the_line(found)
+
+
+def test_a_wrong_transform_is_named_with_the_operator_and_the_line():
+    found = _find(Model(), TOKENS, transforms=[faults.tanh_becomes_sin])
+    assert (found.pass_name, found.node, found.executor) == ("tanh_becomes_sin", "tanh", None)
+    _assert_names_the_line(found)
+    assert "models.py" in str(found)
+    assert "pass 'tanh_becomes_sin'" in str(found)
+
+
+def test_a_wrong_operator_after_a_graph_break():
+    class Broken(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.model = Model()
+
+        def forward(self, tokens):
+            x = self.model.embedding(tokens).relu()
+            torch._dynamo.graph_break()
+            return self.model.blocks[1](x)
+
+    found = _find(Broken(), TOKENS, executors=[faults.WRONG_TANH, "aten"])
+    assert (found.graph_index, found.operator) == (1, "aten.tanh.default")
+
+
+def test_a_healthy_model_with_dropout_raises_no_alarm():
+    model = Model()
+    before = torch.get_rng_state()
+    assert _find(model, TOKENS) is None
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x.softmax(-1),
+        lambda x: nn.functional.layer_norm(x, x.shape[-1:]),
+        lambda x: x.sum() / x.flatten().cumsum(0),
+        lambda x: nn.functional.dropout(x, 0.5),
+    ],
+    ids=["softmax", "layer norm", "long sum", "dropout"],
+)
+def test_bfloat16_raises_no_alarm(function):
+    x = torch.randn(32, 512).bfloat16().requires_grad_()
+    assert _find(function, x) is None
+
+
+def test_inputs_and_buffers_are_as_before():
+    model = nn.Sequential(nn.BatchNorm1d(4), nn.ReLU())
+    x = torch.randn(8, 4)
+    kept = x.clone(), model[0].running_mean.clone()
+    assert find_divergence(model, x, compile_options={"executors": ["aten"]}) is None
+    assert torch.equal(x, kept[0])
+    assert torch.equal(model[0].running_mean, kept[1])
+    assert find_divergence(lambda x: x.add_(1), x, compile_options={"executors": ["aten"]}) is None
+    assert torch.equal(x, kept[0])
+
+
+def test_a_compiled_function_is_checked_with_its_own_options():
+    f = thunder.jit(lambda x: x.exp().tanh(), executors=[faults.WRONG_TANH, "aten"])
+    x = torch.ones(3)
+    f(x)
+    found = thunder.debug.find_divergence(f, x)
+    assert (found.operator, found.direction) == ("aten.tanh.default", Direction.INFERENCE)
+
+
+def test_the_script_shows_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    found = find_divergence(
+        Model(),
+        TOKENS,
+        compile_options={"executors": [faults.WRONG_TANH, "aten"]},
+        script_folder=tmp_path,
+    )
+    assert found.script == tmp_path / "graph0_forward_divergence.py"
+    assert "torch.ops.aten.tanh.default" in found.script.read_text()
+    assert found.script_verdict.status is Status.CONFIRMED
+
+
+def test_a_wrong_kernel_of_inductor_is_found_inside_its_region():
+    def function(x):
+        return (x.sin() * 2).relu().cos() + x
+
+    options = {
+        "executors": ["inductor"],
+        "options": {"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"},
+    }
+    with torch._inductor.config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):
+        found = find_divergence(function, torch.randn(64), compile_options=options)
+    assert found.operator == "aten.relu.default"
+    assert (found.region, found.executor) == ("inductorFusion0", "inductor")
+    assert "(x.sin() * 2).relu()" in found.line.code

@@ -1,0 +1,237 @@
+"""Failing and inaccurate graphs are shrunk to the operators that matter."""
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import fx
+
+import thunder
+import thunder.debug
+import thunder.dynamo
+from tests.diagnose import faults
+from tests.diagnose.models import Model
+from thunder.diagnose import minimize
+from thunder.dynamo import get_subgraph_info
+from thunder.errors import ReproducerError
+from thunder.repro import Status
+
+ROOT = Path(__file__).parents[2]
+
+
+def _operators(result):
+    return [str(n.target) for n in result.graph_module.graph.nodes if n.op.startswith("call")]
+
+
+def _chain(x, y):
+    a = (x.exp() + y).sin()
+    b = a.relu() * y
+    return (b.tanh() @ y).cos(), b.sum()
+
+
+def _minimize_chain(executor, **options):
+    torch.manual_seed(0)
+    return minimize(
+        fx.symbolic_trace(_chain),
+        inputs=[torch.randn(4, 4, requires_grad=True), torch.randn(4, 4)],
+        compile_options={"executors": [executor, "aten"]},
+        progress=False,
+        **{"script": False, **options},
+    )
+
+
+@pytest.fixture
+def importable(monkeypatch):
+    """Lets the scripts import what is wrong."""
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def test_an_error_is_shrunk_and_the_script_fails_alike(tmp_path, importable):
+    result = _minimize_chain(faults.REFUSING_RELU, script=True, folder=tmp_path)
+    assert _operators(result) == ["relu"]
+    assert (result.nodes_before, result.nodes_after) == (12, 3)
+    assert result.failure == "NotImplementedError: no relu for 2 dimensions"
+    assert result.script.name == "graph_minimal.py"
+    assert result.verdict.status is Status.CONFIRMED
+
+
+def test_a_wrong_result_is_shrunk_in_few_queries():
+    result = _minimize_chain(faults.WRONG_RELU)
+    assert _operators(result) == ["relu"]
+    assert result.queries <= 8
+    assert result.failure.startswith("WRONG")
+
+
+def test_a_crash_is_shrunk_in_a_process_of_its_own():
+    result = _minimize_chain(faults.CRASHING_RELU)
+    assert _operators(result) == ["relu"]
+    assert result.failure == f"ended the process: signal {int(signal.SIGSEGV)}"
+
+
+def test_a_wrong_gradient_is_shrunk():
+    result = _minimize_chain(faults.WRONG_TANH_BACKWARD)
+    assert _operators(result) == ["tanh"]
+    assert "gradients" in result.failure
+
+
+def test_a_check_of_the_users():
+    def check(graph_module, inputs):
+        return {"exp", "tanh"} <= {node.target for node in graph_module.graph.nodes}
+
+    result = _minimize_chain("aten", check=check)
+    assert _operators(result) == ["exp", "tanh"]
+    assert result.script is None
+
+
+def test_a_check_that_fails_itself_is_no_failure_of_the_graph():
+    with pytest.raises(ReproducerError, match="makes the check itself fail: ZeroDivisionError"):
+        _minimize_chain("aten", check=lambda graph_module, inputs: 1 / 0)
+
+
+def test_nothing_is_wrong():
+    with pytest.raises(ReproducerError, match="does not fail in the way that is looked for"):
+        _minimize_chain("aten")
+    with pytest.raises(ReproducerError, match="is looked for; it passes"):
+        _minimize_chain(faults.WRONG_RELU, check="error")
+
+
+def test_another_error_is_not_taken_for_the_error():
+    """Pieces without the relu fail as well, in another way."""
+
+    def refuse(graph_module):
+        targets = {node.target for node in graph_module.graph.nodes}
+        relu = torch.ops.aten.relu.default in targets
+        raise ValueError("there is a relu" if relu else "there is none")
+
+    result = minimize(
+        fx.symbolic_trace(_chain),
+        inputs=[torch.ones(4, 4), torch.ones(4, 4)],
+        compile_options={"executors": ["aten"], "transforms": [refuse]},
+        script=False,
+        progress=False,
+    )
+    assert _operators(result) == ["relu"]
+    assert result.failure == "ValueError: there is a relu"
+
+
+def test_two_operators_that_fail_together_are_kept():
+    def refuse(graph_module):
+        targets = {node.target for node in graph_module.graph.nodes}
+        if {torch.ops.aten.exp.default, torch.ops.aten.cos.default} <= targets:
+            raise ValueError("not both")
+        return graph_module
+
+    result = minimize(
+        fx.symbolic_trace(_chain),
+        inputs=[torch.ones(4, 4), torch.ones(4, 4)],
+        compile_options={"executors": ["aten"], "transforms": [refuse]},
+        script=False,
+        progress=False,
+    )
+    assert _operators(result) == ["exp", "cos"]
+
+
+def _region(transform):
+    compiled = thunder.thunderfx(
+        Model().eval(), executors=["aten"], transforms=[transform], on_failure="raise"
+    )
+    return compiled, torch.arange(6)
+
+
+def test_a_region_and_its_script_that_gives_a_wrong_result(tmp_path, importable):
+    compiled, tokens = _region(faults.tanh_becomes_sin)
+    compiled(tokens)
+    region = get_subgraph_info(compiled)[0].thunder_compiled_fns[0]
+    result = thunder.debug.minimize(region, folder=tmp_path, progress=False)
+    assert result.nodes_after == 3
+    assert "tanh" in result.graph_module.code
+    assert result.verdict.status is Status.CONFIRMED
+    done = subprocess.run(
+        [sys.executable, result.script, "--check_consistency"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 1
+    assert "further from float64 than eager explains" in done.stderr
+
+
+def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable):
+    with pytest.warns(UserWarning, match="tanh is not for me"):
+        compiled, tokens = _region(faults.refuse_tanh)
+        compiled._backend.options = replace(compiled._backend.options, on_failure="fallback")
+        compiled(tokens)
+    (script,) = thunder.dynamo.save_reproducer(compiled, tmp_path)
+    result = minimize(script, progress=False)
+    assert result.nodes_after == 3
+    assert result.failure == "NotImplementedError: tanh is not for me"
+    assert result.script == tmp_path / "graph0_thunder_0_repro_minimal.py"
+    assert result.verdict.status is Status.CONFIRMED
+    again = minimize(script, progress=False)
+    assert again.script == tmp_path / "graph0_thunder_0_repro_minimal_1.py"
+
+
+INTERRUPTED = """
+import time, torch
+from thunder.diagnose import minimize
+
+def check(graph_module, inputs):
+    time.sleep(0.3)
+    return "relu" in graph_module.code
+
+def chain(x):
+    for _ in range(40):
+        x = x.sin()
+    return x.relu()
+
+print(minimize(torch.fx.symbolic_trace(chain), inputs=[torch.ones(2)], check=check))
+"""
+
+
+def test_ctrl_c_keeps_the_best_and_ends_the_workers(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as child:
+        for line in child.stderr:
+            if "operators" in line:
+                break
+        child.send_signal(signal.SIGINT)
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    assert "interrupted; this is the smallest so far" in output
+    assert output.startswith("43 -> ")
+
+
+def test_progress_is_plain_lines_where_there_is_no_terminal(capfd):
+    minimize(
+        fx.symbolic_trace(_chain),
+        inputs=[torch.ones(4, 4), torch.ones(4, 4)],
+        check=lambda graph_module, inputs: "relu" in graph_module.code,
+    )
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0].startswith("minimize: 12 nodes, running the whole graph")
+    assert "1 operators, 1 results" in lines[-1]
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_what_cannot_be_minimized(tmp_path):
+    with pytest.raises(ReproducerError, match="int cannot be minimized"):
+        minimize(3)
+    with pytest.raises(ReproducerError, match="needs inputs="):
+        minimize(fx.symbolic_trace(_chain))
+    with pytest.raises(ReproducerError, match="no Python script"):
+        minimize(tmp_path / "missing.py")
+    (tmp_path / "other.py").write_text("x = 1\n")
+    with pytest.raises(ReproducerError, match="no reproducer of one compiler"):
+        minimize(tmp_path / "other.py")
