@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.executors.nvfuser.samples import dtypes, operators, run_samples
 from thunder.executors.nvfuser import available
+
+pytest.importorskip("expecttest", reason="torch's OpInfo samples need the package expecttest")
+
+from tests.executors.nvfuser.samples import dtypes, operators, run_samples
 
 if (missing := available()) is not None:
     pytest.skip(missing.reason, allow_module_level=True)

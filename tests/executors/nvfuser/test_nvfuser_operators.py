@@ -13,7 +13,7 @@ from thunder.executors.nvfuser.operators import FAMILIES, LOWERINGS, MATRIX_PROD
 NAMES = sorted(set(CALLS) - CUDA_ONLY)
 WIDE = sorted(
     name
-    for family in ("losses", "normalization", "reductions", "softmax")
+    for family in ("batch_norm", "losses", "normalization", "reductions", "softmax")
     for name in set(FAMILIES[family]) - CUDA_ONLY
 )
 """Operators that say themselves in which dtype they compute."""

@@ -17,8 +17,9 @@ MODULE = "nvfuser_direct"
 LAUNCHER_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
 
+@functools.cache
 def available() -> Refusal | None:
-    """Says whether fusions can run here.
+    """Says whether fusions can run here; looked up once a process.
 
     Returns:
         None when they can, otherwise what is missing.

@@ -11,6 +11,7 @@ from torch import fx
 from thunder.executors.nvfuser.lowering import Kind, Lowering
 from thunder.executors.nvfuser.lowerings import (
     activations,
+    batch_norm,
     casts,
     comparisons,
     factories,
@@ -28,6 +29,7 @@ from thunder.executors.nvfuser.lowerings import (
 
 FAMILIES: Mapping[str, Mapping[str, Lowering]] = {
     "activations": activations.LOWERINGS,
+    "batch_norm": batch_norm.LOWERINGS,
     "casts": casts.LOWERINGS,
     "comparisons": comparisons.LOWERINGS,
     "factories": factories.LOWERINGS,

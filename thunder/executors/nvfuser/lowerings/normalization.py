@@ -1,11 +1,10 @@
-"""Layer, RMS, group and batch normalisation, with their backward, where they stay undecomposed.
+"""Layer, RMS and group normalisation, with their backward, where they stay undecomposed.
 
 Statistics are computed and returned in float32 (float64 for float64), as ATen does on CUDA.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,9 +14,9 @@ from thunder.executors.nvfuser.builder import Builder
 from thunder.executors.nvfuser.definition import Operand, TensorValue
 from thunder.executors.nvfuser.layout import reshape, squeeze, tensor, unsqueeze
 from thunder.executors.nvfuser.lowering import Kind, Lowering
-from thunder.executors.nvfuser.sizes import all_concrete, concrete, count
+from thunder.executors.nvfuser.sizes import all_concrete
 
-Optional = Operand | None
+OptionalOperand = Operand | None
 
 
 def _last(value: TensorValue, normalized_shape: Sequence[Any]) -> list[int]:
@@ -29,12 +28,16 @@ def _first(value: TensorValue, normalized_shape: Sequence[Any]) -> list[int]:
     return list(range(len(value.shape) - len(normalized_shape)))
 
 
-def _reciprocal_root(builder: Builder, variance: TensorValue, eps: float) -> TensorValue:
+def reciprocal_root(builder: Builder, variance: TensorValue, eps: float) -> TensorValue:
+    """Computes 1/sqrt(variance + eps)."""
     dtype = variance.dtype
     return builder.unary("rsqrt", builder.binary("add", variance, eps, dtype=dtype), dtype=dtype)
 
 
-def _affine(builder: Builder, value: TensorValue, weight: Optional, bias: Optional) -> TensorValue:
+def affine(
+    builder: Builder, value: TensorValue, weight: OptionalOperand, bias: OptionalOperand
+) -> TensorValue:
+    """Multiplies by the weight and adds the bias, where there are any."""
     dtype = value.dtype
     if weight is not None:
         value = builder.binary("mul", value, weight, dtype=dtype)
@@ -47,17 +50,17 @@ def layer_norm(
     builder: Builder,
     input: Operand,
     normalized_shape: Sequence[Any],
-    weight: Optional,
-    bias: Optional,
+    weight: OptionalOperand,
+    bias: OptionalOperand,
     eps: float,
 ) -> tuple[TensorValue, TensorValue, TensorValue]:
     """Normalises the last dimensions; returns the result, the mean and 1/sqrt(var + eps)."""
     value = builder.held(input, builder.dtype)
     variance, mean = builder.var_mean(value, _last(value, normalized_shape), 0, True)
-    scale = _reciprocal_root(builder, variance, eps)
+    scale = reciprocal_root(builder, variance, eps)
     centred = builder.binary("sub", value, mean)
     normal = builder.binary("mul", centred, scale)
-    return _affine(builder, normal, weight, bias), mean, scale
+    return affine(builder, normal, weight, bias), mean, scale
 
 
 def layer_norm_backward(
@@ -67,19 +70,19 @@ def layer_norm_backward(
     normalized_shape: Sequence[Any],
     mean: Operand,
     rstd: Operand,
-    weight: Optional,
-    bias: Optional,
+    weight: OptionalOperand,
+    bias: OptionalOperand,
     output_mask: Sequence[bool],
 ) -> tuple[TensorValue | None, ...]:
     """Computes the gradients of input, weight and bias; those masked out are None."""
-    dtype = _backward_dtype(builder)
+    dtype = backward_dtype(builder)
     gradient, value = builder.held(grad_out, dtype), builder.held(input, dtype)
     last, first = _last(value, normalized_shape), _first(value, normalized_shape)
     centred = builder.binary("sub", value, mean, dtype=dtype)
     normal = builder.binary("mul", centred, rstd, dtype=dtype)
     grads: list[TensorValue | None] = [None, None, None]
     if output_mask[0]:
-        inner = _affine(builder, gradient, weight, None)
+        inner = affine(builder, gradient, weight, None)
         total = builder.reduce("sum", inner, last, True)
         along = builder.reduce("sum", builder.binary("mul", inner, normal, dtype=dtype), last, True)
         both = builder.binary(
@@ -99,7 +102,8 @@ def _summed(builder: Builder, value: TensorValue, dims: list[int]) -> TensorValu
     return builder.reduce("sum", value, dims, False) if dims else value
 
 
-def _backward_dtype(builder: Builder) -> torch.dtype:
+def backward_dtype(builder: Builder) -> torch.dtype:
+    """Returns the dtype in which the gradients are computed."""
     present = next(fake for fake in builder.result if fake is not None)
     return torch.float64 if present.dtype is torch.float64 else torch.float32
 
@@ -108,7 +112,7 @@ def rms_norm(
     builder: Builder,
     input: Operand,
     normalized_shape: Sequence[Any],
-    weight: Optional,
+    weight: OptionalOperand,
     eps: float | None,
 ) -> tuple[TensorValue, TensorValue]:
     """Divides by the root of the mean square; returns the result and 1/sqrt(mean square + eps)."""
@@ -117,8 +121,8 @@ def rms_norm(
     total = builder.reduce("sum", builder.binary("mul", value, value), last, True)
     mean_square = builder.divided_by_count(total, value.shape, last)
     epsilon = torch.finfo(value.dtype).eps if eps is None else eps
-    scale = _reciprocal_root(builder, mean_square, epsilon)
-    return _affine(builder, builder.binary("mul", value, scale), weight, None), scale
+    scale = reciprocal_root(builder, mean_square, epsilon)
+    return affine(builder, builder.binary("mul", value, scale), weight, None), scale
 
 
 def rms_norm_backward(
@@ -127,17 +131,17 @@ def rms_norm_backward(
     input: Operand,
     normalized_shape: Sequence[Any],
     rstd: Operand,
-    weight: Optional,
+    weight: OptionalOperand,
     output_mask: Sequence[bool],
 ) -> tuple[TensorValue | None, TensorValue | None]:
     """Computes the gradients of input and weight."""
-    dtype = _backward_dtype(builder)
+    dtype = backward_dtype(builder)
     gradient, value = builder.held(grad_out, dtype), builder.held(input, dtype)
     last, first = _last(value, normalized_shape), _first(value, normalized_shape)
     normal = builder.binary("mul", value, rstd, dtype=dtype)
     grad_input = grad_weight = None
     if output_mask[0]:
-        inner = _affine(builder, gradient, weight, None)
+        inner = affine(builder, gradient, weight, None)
         along = builder.reduce("sum", builder.binary("mul", inner, normal, dtype=dtype), last, True)
         mean = builder.divided_by_count(along, value.shape, last)
         part = builder.binary("mul", normal, mean, dtype=dtype)
@@ -152,8 +156,8 @@ def rms_norm_backward(
 def group_norm(
     builder: Builder,
     input: Operand,
-    weight: Optional,
-    bias: Optional,
+    weight: OptionalOperand,
+    bias: OptionalOperand,
     N: int,
     C: int,
     HxW: int,
@@ -165,7 +169,7 @@ def group_norm(
     grouped = (N, group, C // group * HxW)
     value = tensor(builder, reshape(builder, whole, grouped, grouped))
     variance, mean = builder.var_mean(value, [2], 0, True)
-    scale = _reciprocal_root(builder, variance, eps)
+    scale = reciprocal_root(builder, variance, eps)
     normal = builder.binary("mul", builder.binary("sub", value, mean), scale)
     sizes = [int(size) for size in whole.shape]
     back = tensor(builder, reshape(builder, normal, whole.shape, sizes))
@@ -174,118 +178,7 @@ def group_norm(
         None if value is None else unsqueeze(builder, value, spatial) for value in (weight, bias)
     )
     mean, scale = (tensor(builder, squeeze(builder, value, [2])) for value in (mean, scale))
-    return _affine(builder, back, weight, bias), mean, scale
-
-
-def _per_channel(value: TensorValue) -> list[int]:
-    return [dim for dim in range(len(value.shape)) if dim != 1]
-
-
-def _channel(builder: Builder, value: Optional, rank: int) -> Optional:
-    return None if value is None else unsqueeze(builder, value, list(range(1, rank - 1)))
-
-
-def batch_norm_training(
-    builder: Builder,
-    input: Operand,
-    weight: Optional,
-    bias: Optional,
-    eps: float,
-) -> tuple[TensorValue, TensorValue, TensorValue, TensorValue]:
-    """Normalises each channel; returns the result, mean, 1/sqrt(var + eps) and variance."""
-    value = builder.held(input, builder.dtype)
-    dims, rank = _per_channel(value), len(value.shape)
-    variance, mean = builder.var_mean(value, dims, 0, True)
-    scale = _reciprocal_root(builder, variance, eps)
-    normal = builder.binary("mul", builder.binary("sub", value, mean), scale)
-    result = _affine(
-        builder, normal, _channel(builder, weight, rank), _channel(builder, bias, rank)
-    )
-    flat = [_flat(builder, statistic, dims) for statistic in (mean, scale, variance)]
-    return result, flat[0], flat[1], flat[2]
-
-
-def _flat(builder: Builder, value: TensorValue, dims: list[int]) -> TensorValue:
-    return builder.emit("squeeze", value, dims, dtype=value.dtype, shape=(value.shape[1],))
-
-
-def batch_norm_functional(
-    builder: Builder,
-    input: Operand,
-    weight: Optional,
-    bias: Optional,
-    running_mean: Operand,
-    running_var: Operand,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[TensorValue | None, ...]:
-    """Normalises each channel; returns result, statistics, and the new running statistics."""
-    result, mean, scale, variance = batch_norm_training(builder, input, weight, bias, eps)
-    value = builder.held(input, builder.dtype)
-    elements = count(value.shape, _per_channel(value))
-    assert elements is not None and elements > 1, "checks keep these away"
-    unbiased = builder.binary("mul", variance, elements / (elements - 1))
-    running = [
-        builder.binary(
-            "add", builder.binary("mul", new, momentum), builder.binary("mul", old, 1 - momentum)
-        )
-        for new, old in ((mean, running_mean), (unbiased, running_var))
-    ]
-    return result, mean, scale, *running
-
-
-def batch_norm_no_stats(
-    builder: Builder,
-    input: Operand,
-    weight: Optional,
-    bias: Optional,
-    training: bool,
-    momentum: float,
-    eps: float,
-) -> tuple[TensorValue, TensorValue, TensorValue]:
-    """Normalises each channel by the batch's own statistics."""
-    return batch_norm_training(builder, input, weight, bias, eps)[:3]
-
-
-def batch_norm_backward(
-    builder: Builder,
-    grad_out: Operand,
-    input: Operand,
-    weight: Optional,
-    running_mean: Optional,
-    running_var: Optional,
-    save_mean: Operand,
-    save_invstd: Operand,
-    train: bool,
-    eps: float,
-    output_mask: Sequence[bool],
-) -> tuple[TensorValue | None, ...]:
-    """Computes the gradients of input, weight and bias of a training-mode batch norm."""
-    dtype = _backward_dtype(builder)
-    gradient, value = builder.held(grad_out, dtype), builder.held(input, dtype)
-    dims, rank = _per_channel(value), len(value.shape)
-    mean, scale = _channel(builder, save_mean, rank), _channel(builder, save_invstd, rank)
-    assert mean is not None and scale is not None
-    normal = builder.binary(
-        "mul", builder.binary("sub", value, mean, dtype=dtype), scale, dtype=dtype
-    )
-    total = builder.reduce("sum", gradient, dims, True)
-    along = builder.reduce("sum", builder.binary("mul", gradient, normal, dtype=dtype), dims, True)
-    grads: list[TensorValue | None] = [None, None, None]
-    if output_mask[0]:
-        both = builder.binary(
-            "add", total, builder.binary("mul", normal, along, dtype=dtype), dtype=dtype
-        )
-        part = builder.divided_by_count(both, value.shape, dims)
-        rest = builder.binary("sub", gradient, part, dtype=dtype)
-        scaled = builder.binary("mul", rest, scale, dtype=dtype)
-        grads[0] = _affine(builder, scaled, _channel(builder, weight, rank), None)
-    if output_mask[1]:
-        grads[1] = _flat(builder, along, dims)
-    if output_mask[2]:
-        grads[2] = _flat(builder, total, dims)
-    return tuple(grads)
+    return affine(builder, back, weight, bias), mean, scale
 
 
 def _refuse_symbolic(result: Any, input: torch.Tensor, *_: Any, **__: Any) -> str | None:
@@ -304,41 +197,6 @@ def _refuse_rms(result: Any, input: torch.Tensor, *rest: Any, **__: Any) -> str 
     return _refuse_symbolic(result, input)
 
 
-def _refuse_batch_norm(
-    result: Any,
-    input: torch.Tensor,
-    weight: Any,
-    bias: Any,
-    running_mean: Any,
-    running_var: Any,
-    training: bool,
-    *_: Any,
-) -> str | None:
-    sizes = [concrete(size) for size in input.shape]
-    if None in sizes:
-        return "its sizes are symbolic"
-    if running_mean is None or running_var is None or not training:
-        return "it is translated for training with running statistics"
-    if math.prod(size or 0 for size in (sizes[0], *sizes[2:])) < 2:
-        return "it normalises a single value a channel"
-    return None
-
-
-def _refuse_batch_norm_no_stats(
-    result: Any, input: torch.Tensor, weight: Any, bias: Any, training: bool, *_: Any
-) -> str | None:
-    return None if training else "without statistics it is translated for training only"
-
-
-def _refuse_batch_norm_backward(
-    result: Any, grad_out: torch.Tensor, input: torch.Tensor, *rest: Any
-) -> str | None:
-    if not all_concrete(input.shape):
-        return "its sizes are symbolic"
-    train = rest[5]
-    return None if train else "the backward is translated for training mode"
-
-
 def _entry(lower: Callable[..., Any], refuse: Callable[..., str | None]) -> Lowering:
     return Lowering(lower=lower, kind=Kind.REDUCTION, refuse=refuse)
 
@@ -351,13 +209,4 @@ LOWERINGS: dict[str, Lowering] = {
     "aten._fused_rms_norm.default": _entry(rms_norm, _refuse_rms),
     "aten._fused_rms_norm_backward.default": _entry(rms_norm_backward, _refuse_symbolic_backward),
     "aten.native_group_norm.default": _entry(group_norm, _refuse_symbolic),
-    "aten._native_batch_norm_legit_functional.default": _entry(
-        batch_norm_functional, _refuse_batch_norm
-    ),
-    "aten._native_batch_norm_legit.no_stats": _entry(
-        batch_norm_no_stats, _refuse_batch_norm_no_stats
-    ),
-    "aten.native_batch_norm_backward.default": _entry(
-        batch_norm_backward, _refuse_batch_norm_backward
-    ),
 }
