@@ -76,7 +76,10 @@ def find_definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambd
     found = [node for node in ast.walk(tree) if _is_definition(node, function)]
     if len(found) > 1:
         found = [node for node in found if _compiled(node) == (code.co_code, code.co_consts)]
-    return found[0] if found else None  # type: ignore[return-value]
+    match found:
+        case [ast.FunctionDef() | ast.Lambda() as first, *_]:
+            return first
+    return None
 
 
 def _is_definition(node: ast.AST, function: types.FunctionType) -> bool:

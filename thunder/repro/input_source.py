@@ -110,9 +110,9 @@ def input_source(
     Example:
         >>> import torch
         >>> from thunder.repro.inputs import record_inputs
-        >>> recorded = record_inputs([torch.arange(6.0).view(2, 3).t()], names=["x"])
+        >>> recorded = record_inputs([torch.arange(1.0, 7).view(2, 3).t()], names=["x"])
         >>> input_source(recorded).statements[0]
-        'x = floats((6,), low=0.0, high=5.0).as_strided((3, 2), (1, 3)).data'
+        'x = floats((6,), low=1.0, high=6.0).as_strided((3, 2), (1, 3)).data'
     """
     writer = _Writer(recorded, frozenset(stored), frozenset(taken), prefix)
     expressions = tuple((record.name, writer.expression(record)) for record in recorded.inputs)

@@ -299,7 +299,8 @@ class _Recorder:
         )
 
     def _wrapper(self, name: str, value: torch.Tensor, fake: torch.Tensor) -> WrapperRecord:
-        attributes, context = value.__tensor_flatten__()  # type: ignore[attr-defined]
+        flatten: Any = value.__tensor_flatten__  # pyright: ignore - subclasses have it
+        attributes, context = flatten()
         parts = {}
         for attribute in attributes:
             part = getattr(value, attribute)

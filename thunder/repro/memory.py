@@ -10,6 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -110,7 +111,8 @@ def flat_memory(tensor: torch.Tensor, dtype: torch.dtype, elements: int) -> torc
         elements: How much of it.
     """
     flat = torch.empty(0, dtype=dtype, device=tensor.device)
-    return flat.set_(tensor.untyped_storage(), 0, (elements,), (1,))  # type: ignore[call-overload]
+    storage: Any = tensor.untyped_storage()
+    return flat.set_(storage, 0, (elements,), (1,))
 
 
 def version_of(tensor: torch.Tensor) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 import torch
@@ -80,7 +81,7 @@ class Symbols:
             if hint is not None:
                 self._values.setdefault(symbol, int(hint))
 
-    def resolve(self, symbolic: object, real: int | None) -> Size:
+    def resolve(self, symbolic: Any, real: int | None) -> Size:
         """Returns a number as a size, symbolic only where that gives the right number.
 
         Args:
@@ -88,7 +89,7 @@ class Symbols:
             real: The number of the run; None when only torch's hint is known.
         """
         if not isinstance(symbolic, torch.SymInt):
-            return int(symbolic if real is None else real)  # type: ignore[call-overload]
+            return int(symbolic if real is None else real)
         expression = symbolic.node.expr
         value = expression.subs(self._values)
         known = int(value) if getattr(value, "is_Integer", False) else None

@@ -120,12 +120,7 @@ def _function_call(node: fx.Node, context: GraphContext) -> str:
     infix = _infix(node, context)
     if infix is not None:
         return infix
-    name = getattr(target, "__name__", "")
-    if getattr(operator, name, None) is target:
-        context.collector.names.modules.add("operator")
-        called = f"operator.{name}"
-    else:
-        called = context.argument(target)
+    called = context.argument(target)
     return f"{called}({', '.join(context.arguments(node.args, node.kwargs))})"
 
 

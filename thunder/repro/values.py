@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import operator
 import sys
 import types
 from collections.abc import Mapping, Sequence
@@ -180,6 +181,10 @@ def _call(
 
 
 def _literal(value: Any, collector: SourceCollector) -> str:
+    name = getattr(value, "__name__", "")
+    if isinstance(name, str) and name and getattr(operator, name, None) is value:
+        collector.names.modules.add("operator")  # where users know it from, not `_operator`
+        return f"operator.{name}"
     known = set(collector.names.objects)
     expression = literal(value, collector.names)
     fresh = {n: v for n, v in collector.names.objects.items() if n not in known}
