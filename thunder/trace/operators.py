@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch._prims
 from torch._library.custom_ops import OPDEFS
 
 _NAMESPACE_MODULES = {
@@ -22,7 +23,7 @@ def defining_module(operator: torch._ops.OpOverload) -> str | None:
             have no module that another program could import; they give None too.
     """
     namespace, _, name = operator._schema.name.partition("::")
-    if namespace == "prims" and name.startswith("inductor_"):
+    if namespace == "prims" and name not in torch._prims.__all__:
         return "torch._inductor.inductor_prims"
     definition = OPDEFS.get(f"{namespace}::{name}")
     if definition is not None:

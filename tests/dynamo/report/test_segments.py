@@ -172,3 +172,18 @@ def test_traces_of_two_runs_are_equal():
         for _ in range(2)
     ]
     assert texts[0] == texts[1]
+
+
+def test_fusion_scripts_import_inductors_operators(tmp_path):
+    def program(x):
+        return torch.softmax(torch.nn.functional.dropout(x, 0.5) * 2, -1)
+
+    (report,) = get_thunder_fxgraph_reports(program, torch.rand(2, 4, requires_grad=True))
+    fusions = make_nvfusion_reports([report])
+    texts = [fusion.write_inductor_repro(tmp_path).read_text() for fusion in fusions]
+    assert "prims.inductor_random" in texts[0]
+    assert "prims.fma" in texts[1]
+    assert all("import torch._inductor.inductor_prims" in text for text in texts)
+    assert all(fusion.check().accurate for fusion in fusions)
+    for fusion in fusions:
+        passes(tmp_path / f"{fusion.name}_repro_inductor.py")
