@@ -68,6 +68,8 @@ def test_printed_module_does_what_the_graph_does(name, tmp_path):
     torch.testing.assert_close(tensors(found[0]), tensors(expected[0]), equal_nan=True)
     if name in ("modes", "odd_arguments"):
         return  # bf16 differs by roundings; torch itself cannot print an infinite complex number
+    if name == "per_sample_gradients" and torch.__version__ < "2.12":
+        return  # older Dynamos do not take functorch's markers a second time
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     again = results(compiled, captured.example_inputs)

@@ -31,14 +31,24 @@ def kernel_launch(node: fx.Node, context: GraphContext) -> Iterator[str]:
     name = define_kernel(kernel, context.collector)
     if options.get("tma_descriptor_metadata"):
         context.collector.miss(f"the TMA descriptors of the Triton kernel {name}")
-    grids = list(dict.fromkeys(tuple(grid) for grid in options["grid"]))
-    if len(grids) > 1:
-        context.collector.note(
-            f"the Triton kernel {name} had a grid for each of its configurations; the script "
-            "uses the first"
-        )
+    grid = _grid(kernel, [tuple(grid) for grid in options["grid"]])
     parts = context.arguments([], {**options["kwargs"], **constants})
-    yield f"{name}[{context.argument(grids[0])}]({', '.join(parts)})"
+    yield f"{name}[{grid}]({', '.join(parts)})"
+    yield f"{node.name} = None"
+
+
+def _grid(kernel: Any, grids: list[tuple[Any, ...]]) -> str:
+    """Returns the grid, chosen by the meta-parameters where a tuned kernel has several."""
+    configurations = getattr(kernel, "configs", ())
+    if len(set(grids)) == 1 or len(grids) != len(configurations):
+        return repr(grids[0])
+    names = sorted({name for configuration in configurations for name in configuration.kwargs})
+    by_parameters = {
+        tuple(configuration.kwargs.get(name) for name in names): grid
+        for configuration, grid in zip(configurations, grids, strict=True)
+    }
+    parameters = "".join(f"meta[{name!r}], " for name in names).strip()
+    return f"lambda meta: {by_parameters!r}[{parameters}]"
 
 
 def define_kernel(kernel: Any, collector: SourceCollector) -> str:
