@@ -1,4 +1,4 @@
-"""Exit statuses, for CI."""
+"""How a command ends: the exit statuses, for CI."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ ExecutorLike = AbstractExecutor | str
 _BUILT_IN = {
     "aten": "thunder.executors.aten:AtenExecutor",
     "inductor": "thunder.executors.inductor:InductorExecutor",
+    "nvfuser": "thunder.executors.nvfuser.executor:NvFuserExecutor",
 }
 _registered: dict[str, AbstractExecutor] = {}
 
