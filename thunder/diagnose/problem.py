@@ -210,7 +210,7 @@ class _Recorder(_EagerRun):
         self._recorded.update(zip(due, copies, strict=True))
         return super().run_node(n)
 
-    def run_apart(self, inputs: Sequence[Any]) -> list[Any]:  # type: ignore[override]
+    def run_apart(self, inputs: Sequence[Any]) -> list[Any]:  # pyright: ignore[reportIncompatibleMethodOverride] - other result
         super().run_apart(inputs)
         return [self._recorded[source] for source in self._first_users]
 
