@@ -1,6 +1,6 @@
 """Calls of `scaled_dot_product_attention` in a captured graph: reading and rewriting them.
 
-The one place that knows the call's signature and how torch chooses a kernel for it.
+The one place that knows the call's signature and which kernels torch has for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, final
 
 import torch
 from torch import fx
-from torch.nn.attention import SDPBackend
+from torch.backends.cuda import SDPAParams, can_use_flash_attention
 
 _FUNCTIONS: frozenset[Callable[..., Any]] = frozenset(
     {
@@ -79,27 +79,23 @@ def set_arguments(node: fx.Node, **values: Any) -> None:
             node.update_kwarg(name, value)
 
 
-def chosen_backend(call: AttentionCall) -> SDPBackend:
-    """Returns which kernel torch takes for a call, in the state that torch is in now.
+def shares_keys(call: AttentionCall) -> bool:
+    """Says whether a kernel that reads shared keys in place can run a call.
 
     Args:
-        call: A call. What the user allows (`torch.nn.attention.sdpa_kernel`) and prefers is part
-            of torch's choice.
+        call: A call without a mask, with fewer heads of keys than of queries.
 
     Returns:
-        torch's choice on a CUDA device; `MATH` on others, where torch chooses when it runs.
+        Whether flash attention may be used, on a CUDA device: wherever it may, torch chooses it
+        or cuDNN's, and both share keys. What the user allows (`torch.nn.attention.sdpa_kernel`)
+        is part of the answer. False on other devices.
     """
-    query, key, value, mask = (
-        _fake(of) for of in (call.query, call.key, call.value, call.attn_mask)
-    )
+    query, key, value = (_fake(of) for of in (call.query, call.key, call.value))
     constant = isinstance(call.dropout_p, float) and isinstance(call.is_causal, bool)
     if not constant or not isinstance(query, torch.Tensor) or query.device.type != "cuda":
-        return SDPBackend.MATH
-    choose = torch._fused_sdp_choice  # pyright: ignore[reportPrivateImportUsage] - no other way
-    number = choose(
-        query, key, value, mask, call.dropout_p, call.is_causal, enable_gqa=call.enable_gqa
-    )
-    return {backend.value: backend for backend in SDPBackend.__members__.values()}[number]
+        return False
+    parameters = SDPAParams(query, key, value, None, call.dropout_p, call.is_causal, True)
+    return can_use_flash_attention(parameters)
 
 
 def _fake(argument: Any) -> Any:

@@ -8,6 +8,7 @@ or no mask instead. What a mask is, `masks` finds out; which kernel runs is for 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import final
@@ -63,6 +64,10 @@ class AttentionMaskTransform(AbstractTransform):
     everywhere; bool masks and masks that are added to the scores. All others stay. Each
     attention's finding is kept in its node's `meta`; `mask_findings` collects them.
 
+    Results change only as far as another kernel changes them: by rounding, in which weights
+    dropout drops, and where scores or values are not finite. It must see the whole graph: split
+    first, and a mask is an input of the part that uses it.
+
     Example:
         >>> import torch
         >>> from torch.nn.functional import scaled_dot_product_attention
@@ -72,7 +77,7 @@ class AttentionMaskTransform(AbstractTransform):
         ...     return scaled_dot_product_attention(x, x, x, attn_mask=mask)
         >>> def backend(graph_module, inputs):
         ...     graph_module, changed = AttentionMaskTransform().apply(graph_module)
-        ...     print(*[f"{finding.reason}" for finding in mask_findings(graph_module)])
+        ...     print(*[finding.reason for finding in mask_findings(graph_module)])
         ...     return graph_module
         >>> x = torch.randn(1, 2, 4, 8)
         >>> torch.testing.assert_close(torch.compile(attend, backend=backend)(x), attend(x))
@@ -96,8 +101,9 @@ class AttentionMaskTransform(AbstractTransform):
             The same graph module, and whether an attention was rewritten.
         """
         masks: list[fx.Node] = []
+        inspect = _Inspector(graph_module)
         for observation in observe(graph_module, _mask_operand):
-            finding = _finding(observation, graph_module)
+            finding = inspect(observation)
             observation.node.meta[_FINDING] = finding
             if finding.rewritten:
                 masks.append(observation.operand)
@@ -142,24 +148,31 @@ def _mask_operand(node: fx.Node) -> fx.Node | None:
     return call.attn_mask if call is not None and isinstance(call.attn_mask, fx.Node) else None
 
 
-def _finding(observation: Observation, root: fx.GraphModule) -> MaskFinding:
-    node = observation.node
-    if observation.tensor is None:
-        form, reason = describe_origin(observation.operand, root)
-        rewritten = False
-    else:
-        mask = mask_of(observation.tensor)
-        form = mask.form
-        obstacle = _obstacle(observation, observation.tensor, mask)
-        rewritten = obstacle is None
-        reason = obstacle or _NATIVE[form]
-    return MaskFinding(
-        node=node.name,
-        form=form,
-        rewritten=rewritten,
-        reason=reason,
-        source=source_line(node),
-    )
+@final
+class _Inspector:
+    """Turns observations into findings; what layers share is looked at once."""
+
+    def __init__(self, root: fx.GraphModule) -> None:
+        self._mask_of = functools.cache(mask_of)
+        self._origin = functools.cache(functools.partial(describe_origin, root=root))
+
+    def __call__(self, observation: Observation) -> MaskFinding:
+        if observation.tensor is None:
+            form, reason = self._origin(observation.operand)
+            rewritten = False
+        else:
+            mask = self._mask_of(observation.tensor)
+            form = mask.form
+            obstacle = _obstacle(observation, observation.tensor, mask)
+            rewritten = obstacle is None
+            reason = obstacle or _NATIVE[form]
+        return MaskFinding(
+            node=observation.node.name,
+            form=form,
+            rewritten=rewritten,
+            reason=reason,
+            source=source_line(observation.node),
+        )
 
 
 _NATIVE = {

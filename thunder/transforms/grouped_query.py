@@ -15,13 +15,12 @@ from typing import Any, final
 
 import torch
 from torch import fx
-from torch.nn.attention import SDPBackend
 
 from thunder.transforms.attention_call import (
     AttentionCall,
     attention_call,
-    chosen_backend,
     set_arguments,
+    shares_keys,
 )
 from thunder.transforms.base import AbstractTransform, Stage
 from thunder.transforms.masks.affine import Affine
@@ -30,27 +29,24 @@ from thunder.transforms.masks.rules import operator_of
 from thunder.transforms.masks.sizes import size_expression
 from thunder.transforms.masks.unused import remove_unused
 
-_SHARING = (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION)
-"""Kernels that read shared keys in place; the others repeat them."""
-
 
 @final
 class GroupedQueryTransform(AbstractTransform):
     """Replaces repeated keys and values by `enable_gqa=True`.
 
     Only attentions without a mask are rewritten, and only where torch then takes a kernel that
-    shares keys itself, which depends on the device, the dtype and the sizes.
+    shares keys itself, which depends on the device, the dtype, the sizes and the user's settings.
     """
 
     stage = Stage.CAPTURED
 
-    def __init__(self, choose: Callable[[AttentionCall], SDPBackend] = chosen_backend) -> None:
+    def __init__(self, shares: Callable[[AttentionCall], bool] = shares_keys) -> None:
         """Makes the transform.
 
         Args:
-            choose: Says which kernel a call would be given.
+            shares: Says whether the kernel that a call is given reads shared keys in place.
         """
-        self._choose = choose
+        self._shares = shares
 
     @property
     def name(self) -> str:
@@ -92,7 +88,7 @@ class GroupedQueryTransform(AbstractTransform):
         if key.times != value.times or _written_between((call.key, call.value), node):
             return None
         shared = dataclasses.replace(call, key=key.of, value=value.of, enable_gqa=True)
-        return shared if self._choose(shared) in _SHARING else None
+        return shared if self._shares(shared) else None
 
 
 @final

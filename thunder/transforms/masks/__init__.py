@@ -6,7 +6,12 @@
 | `sizes` | torch's symbolic sizes as such expressions (the adapter to torch's internals) |
 | `piecewise` | functions of the index: case distinctions over linear conditions |
 | `indexed_tensor` | a tensor known as such a function |
-| `operators` | which torch functions are understood, and what they do to memory |
-| `pointwise`, `layout` | the rules of those functions |
-| `analysis` | walks a captured graph and says what each mask is |
+| `operators` | what an understood operation is: what it computes and what it does to memory |
+| `pointwise`, `layout`, `indexing` | what the understood operations compute |
+| `rules` | the table of them |
+| `bodies` | graphs that higher-order operators run as they are |
+| `analysis` | walks a captured graph and says what chosen operands hold |
+| `forms` | which of the masks that have a name a tensor is |
+| `origins` | where a mask that is not known comes from |
+| `unused` | removes what computed a mask that nobody reads any more |
 """
