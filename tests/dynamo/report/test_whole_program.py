@@ -101,6 +101,7 @@ def test_wrong_results_come_before_timings(tmp_path):
     report = report_of(tmp_path, torch.sin, options={**ATEN, "transforms": [drop_sin]})
     (region,) = report.problems
     assert region.finding is Finding.INACCURATE
+    assert region.result is not None
     assert region.result.outcome("thunder").measurement is None
     (script,) = region.scripts
     text = (tmp_path / script).read_text()
@@ -125,8 +126,8 @@ def test_fusions_are_compared_with_eager_where_inductor_has_them(tmp_path):
     assert levels == [Level.GRAPH, Level.FUSION, Level.FUSION]
     fusion = report.regions[1]
     assert fusion.executor == fusion.subject == "inductor"
-    assert fusion.comparison.baseline == "eager"
-    assert fusion.result.compute == "forward"
+    assert fusion.comparison is not None and fusion.comparison.baseline == "eager"
+    assert fusion.result is not None and fusion.result.compute == "forward"
 
 
 def test_table_is_shown_when_asked(tmp_path, capsys):

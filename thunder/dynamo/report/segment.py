@@ -117,13 +117,16 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
 
     def __str__(self) -> str:
         """Returns its size, its fusions, and its split reasons."""
+        return "\n".join([*self.summary(), *(f"  split: {r}" for r in self.split_reasons)])
+
+    def summary(self) -> list[str]:
+        """Returns the lines about its size and its fusions."""
         operators = sum(self.operators.values())
         lines = [f"{self.name}: {operators} operator{'s' if operators != 1 else ''}"]
         for trace in filter(None, (self.fwd_trc, self.bwd_trc)):
             names = [fused.name for fused in fused_regions(trace)]
             lines.append(f"  {trace.direction.value}: {', '.join(names) or 'op by op'}")
-        lines += [f"  split: {reason}" for reason in self.split_reasons]
-        return "\n".join(lines)
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """Returns name, operators and fusions, ready for JSON."""
@@ -189,11 +192,11 @@ class ThunderFXGraphReport(AbstractTorchGraphReport):
 
     def __str__(self) -> str:
         """Returns the graph, its segments, and why it was cut."""
-        segments = [f"  {line}" for r in self.subgraph_reports for line in str(r).splitlines()]
+        segments = [f"  {line}" for report in self.subgraph_reports for line in report.summary()]
         reasons = [f"  split: {reason}" for reason in self.info.split_reasons]
         count = len(self.info.submodule_to_compiled_functions)
         head = f"{self.name}: {count} segment{'s' if count != 1 else ''}"
-        return "\n".join([head, *segments, *(r for r in reasons if r not in segments)])
+        return "\n".join([head, *segments, *reasons])
 
     def to_json(self) -> dict[str, Any]:
         """Returns segments and split reasons, ready for JSON."""
