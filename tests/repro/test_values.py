@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import functools
 import operator
+import re
 import sys
 import types
 
@@ -20,6 +21,11 @@ from thunder.repro.operators import write_operator
 
 FACTOR = 3
 TABLE = torch.tensor([1.0, 2.0])
+
+
+def without_address(value) -> str:
+    """Returns the same name for a value in every process, which pytest-xdist needs."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
 
 
 def helper(x):
@@ -123,7 +129,7 @@ PLAIN = [
 ]
 
 
-@pytest.mark.parametrize("value", PLAIN, ids=repr)
+@pytest.mark.parametrize("value", PLAIN, ids=without_address)
 def test_importable_and_literal_values(value):
     source = value_source(value)
     assert source.faithful and not source.notes
