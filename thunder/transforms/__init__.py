@@ -4,9 +4,12 @@
 |---|---|
 | `base` | what a transform is; `as_transform` for plain functions |
 | `pipeline` | runs them and records provenance |
-| one file a pass | |
+| `attention_mask` | attention masks known to be causal or all true, in their native form |
+| `grouped_query` | repeated keys and values of attention, in their native form |
+| `dead_code_elimination` | nodes that nobody uses |
 """
 
+from thunder.transforms.attention_mask import AttentionMaskTransform as AttentionMaskTransform
 from thunder.transforms.base import AbstractTransform as AbstractTransform
 from thunder.transforms.base import FunctionTransform as FunctionTransform
 from thunder.transforms.base import Stage as Stage
