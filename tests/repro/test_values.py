@@ -211,6 +211,12 @@ def test_a_gap_is_marked_and_named():
     assert value_source(Silent()).expression == "None"
 
 
+def test_a_call_with_a_gap_in_it_is_a_gap():
+    source = value_source([Sayer(level=1, hook=Silent()), functools.partial(helper, Silent()), 2])
+    assert evaluate(source) == [2]
+    assert source.expression.count("FILL IN") == 2
+
+
 def test_nothing_in_the_text_names_this_machine():
     text = str(value_source([Silent(), object(), {"x": Silent}]))
     assert "0x" not in text and "/" not in text

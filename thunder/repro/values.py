@@ -175,8 +175,11 @@ def _constructor(
 def _call(
     name: str, positional: Sequence[Any], keywords: Mapping[str, Any], collector: SourceCollector
 ) -> str:
+    known = len(collector.gaps)
     parts = [write_value(argument, collector) for argument in positional]
     parts += [f"{key}={write_value(argument, collector)}" for key, argument in keywords.items()]
+    if len(collector.gaps) > known:
+        return "None"  # a call with a gap in it would fail in a way of its own
     return f"{name}({', '.join(parts)})"
 
 
