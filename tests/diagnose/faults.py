@@ -36,8 +36,8 @@ SLOW_RELU = OperatorExecutor("slow_relu", {aten.relu: _sleep})
 def tanh_becomes_sin(graph_module):
     """A wrong transform."""
     for node in graph_module.graph.nodes:
-        if node.target is aten.tanh.default:
-            node.target = aten.sin.default
+        if node.target is torch.ops.aten.tanh.default:
+            node.target = torch.ops.aten.sin.default
     graph_module.recompile()
     return graph_module
 
@@ -45,6 +45,6 @@ def tanh_becomes_sin(graph_module):
 def refuse_tanh(graph_module):
     """A transform that fails."""
     for node in graph_module.graph.nodes:
-        if node.target is aten.tanh.default:
+        if node.target is torch.ops.aten.tanh.default:
             raise NotImplementedError("tanh is not for me")
     return graph_module

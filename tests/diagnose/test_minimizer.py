@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,8 @@ def test_a_wrong_gradient_is_shrunk():
 
 def test_a_check_of_the_users():
     def check(graph_module, inputs):
-        return {"exp", "tanh"} <= {node.target for node in graph_module.graph.nodes}
+        calls = graph_module.graph.find_nodes(op="call_method", target="exp")
+        return bool(calls) and bool(graph_module.graph.find_nodes(op="call_method", target="tanh"))
 
     result = _minimize_chain("aten", check=check)
     assert _operators(result) == ["exp", "tanh"]
@@ -136,15 +136,15 @@ def test_two_operators_that_fail_together_are_kept():
     assert _operators(result) == ["exp", "cos"]
 
 
-def _region(transform):
-    compiled = thunder.thunderfx(
-        Model().eval(), executors=["aten"], transforms=[transform], on_failure="raise"
-    )
-    return compiled, torch.arange(6)
+def _compiled(transform, **options):
+    model = Model().eval()
+    return thunder.thunderfx(
+        model, executors=["aten"], transforms=[transform], **options
+    ), torch.arange(6)
 
 
 def test_a_region_and_its_script_that_gives_a_wrong_result(tmp_path, importable):
-    compiled, tokens = _region(faults.tanh_becomes_sin)
+    compiled, tokens = _compiled(faults.tanh_becomes_sin)
     compiled(tokens)
     region = get_subgraph_info(compiled)[0].thunder_compiled_fns[0]
     result = thunder.debug.minimize(region, folder=tmp_path, progress=False)
@@ -162,19 +162,18 @@ def test_a_region_and_its_script_that_gives_a_wrong_result(tmp_path, importable)
     assert "further from float64 than eager explains" in done.stderr
 
 
-def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable):
+def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable, monkeypatch):
+    monkeypatch.setenv("THUNDER_REPRODUCERS", "off")
+    compiled, tokens = _compiled(faults.refuse_tanh, on_failure="fallback")
     with pytest.warns(UserWarning, match="tanh is not for me"):
-        compiled, tokens = _region(faults.refuse_tanh)
-        compiled._backend.options = replace(compiled._backend.options, on_failure="fallback")
         compiled(tokens)
     (script,) = thunder.dynamo.save_reproducer(compiled, tmp_path)
+    (tmp_path / "graph0_thunder_0_repro_minimal.py").write_text("# of an earlier run\n")
     result = minimize(script, progress=False)
     assert result.nodes_after == 3
     assert result.failure == "NotImplementedError: tanh is not for me"
-    assert result.script == tmp_path / "graph0_thunder_0_repro_minimal.py"
+    assert result.script == tmp_path / "graph0_thunder_0_repro_minimal_1.py"
     assert result.verdict.status is Status.CONFIRMED
-    again = minimize(script, progress=False)
-    assert again.script == tmp_path / "graph0_thunder_0_repro_minimal_1.py"
 
 
 INTERRUPTED = """

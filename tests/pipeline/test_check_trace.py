@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import thunder
-from thunder.errors import ExecutorError, TransformError
+from thunder.errors import ExecutorError, FallbackWarning, TransformError
 from thunder.executors import OperatorExecutor
 from thunder.pipeline.check_trace import check_stages, require_faithful_stages
 from thunder.trace import Direction
@@ -65,3 +65,37 @@ def test_inputs_and_random_state_are_as_before():
     assert check_stages(traces, [x]).faithful
     assert torch.equal(x, torch.ones(8))
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_the_flag_checks_the_first_run_and_raises(monkeypatch):
+    monkeypatch.setenv("THUNDER_REPRODUCERS", "off")
+    f = thunder.jit(
+        _function, executors=["aten"], transforms=[_tanh_becomes_sin], debug="check_trace"
+    )
+    with pytest.raises(TransformError, match="pass '_tanh_becomes_sin' changes the result"):
+        f(torch.ones(64))
+
+
+def test_the_flag_checks_the_backward_too(monkeypatch):
+    monkeypatch.setenv("THUNDER_REPRODUCERS", "off")
+    wrong = OperatorExecutor("wrong", {aten.tanh_backward: lambda g, y: g * (1 - y)})
+    f = thunder.jit(torch.tanh, executors=[wrong, "aten"], debug="check_trace")
+    y = f(torch.ones(64, requires_grad=True))
+    with pytest.raises(ExecutorError, match="changes the result of the backward graph"):
+        y.sum().backward()
+
+
+def test_with_a_fallback_the_run_goes_on_by_a_plainer_way(monkeypatch):
+    monkeypatch.setenv("THUNDER_REPRODUCERS", "off")
+    f = thunder.thunderfx(
+        torch.tanh, executors=["aten"], transforms=[_tanh_becomes_sin], debug="check_trace"
+    )
+    x = torch.ones(64)
+    with pytest.warns(FallbackWarning, match="pass '_tanh_becomes_sin' changes the result"):
+        result = f(x)
+    assert torch.equal(result, x.tanh())
+
+
+def test_without_the_flag_nothing_is_checked():
+    f = thunder.jit(_function, executors=["aten"], transforms=[_tanh_becomes_sin])
+    f(torch.ones(64))

@@ -24,6 +24,20 @@ Compile = Callable[[fx.GraphModule], Callable[..., Any]]
 UserCheck = Callable[[fx.GraphModule, Sequence[Any]], bool]
 
 
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a worker is asked.
+
+    Attributes:
+        piece: The piece; None for the graph as it is.
+        accuracy: Whether results are judged; otherwise it is enough that it runs. None looks at
+            them only when it runs.
+    """
+
+    piece: Piece | None
+    accuracy: bool | None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Examination:
     """How pieces are examined.
@@ -40,23 +54,22 @@ class Examination:
     around: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
     user_check: UserCheck | None = None
 
-    def whole(self, *, accuracy: bool) -> Finding:
-        """Examines the graph as it is."""
-        graph_module = copy_graph_module(self.problem.graph_module)
-        return self._examine(graph_module, list(self.problem.inputs), accuracy)
-
-    def piece(self, piece: Piece, *, accuracy: bool) -> Finding:
-        """Examines a piece.
-
-        Args:
-            piece: The piece.
-            accuracy: Whether results are judged; otherwise it is enough that it runs.
-        """
+    def answer(self, query: Query) -> Finding:
+        """Examines a piece, or the graph as it is."""
+        if query.piece is None:
+            return self._whole(query.accuracy)
         try:
-            graph_module, inputs = self.problem.build(piece)
+            graph_module, inputs = self.problem.build(query.piece)
         except LookupError as error:
             return Finding(kind=Kind.IMPOSSIBLE, text=str(error))
-        return self._examine(graph_module, inputs, accuracy)
+        return self._examine(graph_module, inputs, bool(query.accuracy))
+
+    def _whole(self, accuracy: bool | None) -> Finding:
+        graph_module, inputs = self.problem.graph_module, list(self.problem.inputs)
+        finding = self._examine(copy_graph_module(graph_module), inputs, bool(accuracy))
+        if accuracy is None and finding.kind is Kind.PASSES:
+            return self._examine(copy_graph_module(graph_module), inputs, True)
+        return finding
 
     def _examine(self, graph_module: fx.GraphModule, inputs: list[Any], accuracy: bool) -> Finding:
         torch._dynamo.reset()

@@ -6,6 +6,8 @@ import enum
 import re
 from dataclasses import dataclass
 
+from torch._dynamo.exc import BackendCompilerFailed
+
 from thunder.repro.verification import message_head
 
 
@@ -52,9 +54,7 @@ class Finding:
             error: What it raised. The exception that caused it is what counts: those around it
                 name regions and count nodes, which differ from piece to piece.
         """
-        cause: BaseException = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
+        cause = _cause(error)
         message = str(cause)
         complaint = re.search(r"error: .*", message.partition("\n")[2])
         return Finding(
@@ -79,6 +79,17 @@ class Finding:
 
     def _signature(self) -> tuple[str, ...]:
         return self.type_name, _unnumbered(self.message_head), _unnumbered(self.complaint)
+
+
+def _cause(error: BaseException) -> BaseException:
+    """Returns the first of the exceptions that led to this one."""
+    while True:
+        # Dynamo cuts the chain and keeps what a backend raised aside.
+        inner = error.inner_exception if isinstance(error, BackendCompilerFailed) else None
+        following = inner or error.__cause__
+        if following is None:
+            return error
+        error = following
 
 
 def _unnumbered(text: str) -> str:

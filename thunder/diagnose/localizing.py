@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from thunder.diagnose.examination import Compile, Examination
+from thunder.diagnose.examination import Compile, Examination, Query
 from thunder.diagnose.finding import Kind
 from thunder.diagnose.problem import Piece, Problem
 from thunder.diagnose.shrinking import Shrinker
@@ -195,13 +195,11 @@ def _shrink(problem: Problem, compile_piece: Compile) -> Piece | None:
     """Shrinks a region's body; None when its pieces are right once they are compiled again."""
     examination = Examination(problem=problem, compile=compile_piece)
 
-    def answer(piece: Piece) -> Any:
-        return examination.piece(piece, accuracy=True)
-
-    workers = InProcess(answer)
-    original = workers.ask(problem.exposed(problem.piece(problem.removable)))
+    workers = InProcess(examination.answer)
+    whole = problem.piece(problem.removable)
+    original = workers.ask(Query(problem.exposed(whole), True))
     if original.kind is not Kind.INACCURATE:
-        original = workers.ask(problem.piece(problem.removable))
+        original = workers.ask(Query(whole, True))
     if original.kind is not Kind.INACCURATE:
         return None
     shrinker = Shrinker(problem, workers, original, lambda piece: None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -15,13 +16,13 @@ from torch import fx
 
 from thunder.debug import debug_folder
 from thunder.diagnose.display import Display
-from thunder.diagnose.examination import Examination, UserCheck
+from thunder.diagnose.examination import Examination, Query, UserCheck
 from thunder.diagnose.finding import Finding, Kind
 from thunder.diagnose.problem import Piece, Problem
 from thunder.diagnose.scripts import write_minimal_script
 from thunder.diagnose.shrinking import Shrinker
 from thunder.diagnose.target import Target, resolve_target
-from thunder.diagnose.workers import AbstractWorkers, Answer, Forked, InProcess
+from thunder.diagnose.workers import AbstractWorkers, Forked, InProcess
 from thunder.errors import ReproducerError
 from thunder.repro import Differs, Expectation, Fails, Verdict
 
@@ -122,12 +123,13 @@ def minimize(
         >>> [node.name for node in result.graph_module.graph.nodes]
         ['exp', 'sin', 'output']
     """
-    resolved = resolve_target(target, inputs, compile_options)
-    search = _Search(resolved, check, Display(on=progress), timeout)
-    result = search.run()
-    if callable(check) or not script:
-        return result
-    return _with_script(result, resolved, search.finding, Path(folder) if folder else None)
+    with contextlib.ExitStack() as stack:
+        resolved = resolve_target(target, inputs, compile_options, stack)
+        search = _Search(resolved, check, Display(on=progress), timeout)
+        result = search.run()
+        if callable(check) or not script:
+            return result
+        return _with_script(result, resolved, search.finding, Path(folder) if folder else None)
 
 
 class _Search:
@@ -173,10 +175,10 @@ class _Search:
         )
 
     def _shrink(self, answers_a_worker: int | None) -> Piece:
-        with self._workers(self._answer, answers_a_worker) as workers:
-            original = workers.ask(None)
+        with self._workers(answers_a_worker) as workers:
+            accuracy = {"error": False, "accuracy": True}.get(str(self._check))
+            original = workers.ask(Query(None, accuracy))
             _require_failure(original, self._check)
-            self._accuracy = original.kind is Kind.INACCURATE
             shrinker = Shrinker(self._problem, workers, original, self._show)
             try:
                 shrinker.run()
@@ -195,22 +197,12 @@ class _Search:
         return shrinker.best
 
     def _is_confirmed(self, piece: Piece) -> bool:
-        with self._workers(self._answer, 1) as workers:
-            return workers.ask(piece).is_like(self.finding)
+        with self._workers(1) as workers:
+            query = Query(piece, self.finding.kind is Kind.INACCURATE)
+            return workers.ask(query).is_like(self.finding)
 
-    def _answer(self, piece: Piece | None) -> Finding:
-        """Runs in a worker."""
-        if piece is None:
-            if self._check == "accuracy":
-                return self._examination.whole(accuracy=True)
-            finding = self._examination.whole(accuracy=False)
-            decided = finding.kind is not Kind.PASSES or self._check is not None
-            return finding if decided else self._examination.whole(accuracy=True)
-        return self._examination.piece(piece, accuracy=self._accuracy)
-
-    def _workers(
-        self, answer: Answer[Piece | None], answers_a_worker: int | None
-    ) -> AbstractWorkers[Any]:
+    def _workers(self, answers_a_worker: int | None) -> AbstractWorkers[Query]:
+        answer = self._examination.answer
         if torch.cuda.is_initialized():
             return InProcess(answer)
         return Forked(

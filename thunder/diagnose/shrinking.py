@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import final
 
-from thunder.diagnose.finding import Finding
+from thunder.diagnose.examination import Query
+from thunder.diagnose.finding import Finding, Kind
 from thunder.diagnose.problem import Piece, Problem
 from thunder.diagnose.workers import AbstractWorkers
 
@@ -28,7 +29,7 @@ class Shrinker:
     def __init__(
         self,
         problem: Problem,
-        workers: AbstractWorkers[Piece],
+        workers: AbstractWorkers[Query],
         original: Finding,
         on_smaller: Callable[[Piece], None],
     ) -> None:
@@ -71,7 +72,7 @@ class Shrinker:
         if not self._original.wrong_outputs:
             return
         exposed = self._problem.exposed(whole)
-        finding = self._workers.ask(exposed)
+        finding = self._workers.ask(self._query(exposed))
         wrong = [exposed.outputs[index] for index in finding.wrong_outputs]
         self._try([self._problem.piece([index]) for index in wrong[:4]])
 
@@ -105,7 +106,8 @@ class Shrinker:
             for position, piece in enumerate(pieces)
             if piece.outputs and piece not in self._failed and self._is_smaller(piece)
         ]
-        found = self._workers.first([pieces[i] for i in new], self._is_like_original)
+        queries = [self._query(pieces[position]) for position in new]
+        found = self._workers.first(queries, self._is_like_original)
         count = len(new) if found is None else found[0]
         self._failed |= {pieces[i] for i in new[:count]}
         if found is None:
@@ -113,6 +115,9 @@ class Shrinker:
         self.best, self.finding = pieces[new[found[0]]], found[1]
         self._on_smaller(self.best)
         return new[found[0]]
+
+    def _query(self, piece: Piece) -> Query:
+        return Query(piece, self._original.kind is Kind.INACCURATE)
 
     def _is_smaller(self, piece: Piece) -> bool:
         if self.best is None:

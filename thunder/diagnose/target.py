@@ -57,7 +57,10 @@ class Target:
 
 
 def resolve_target(
-    target: Any, inputs: Sequence[Any] | None, compile_options: Mapping[str, Any] | None
+    target: Any,
+    inputs: Sequence[Any] | None,
+    compile_options: Mapping[str, Any] | None,
+    stack: contextlib.ExitStack,
 ) -> Target:
     """Makes a `Target` out of what the user gave.
 
@@ -65,6 +68,7 @@ def resolve_target(
         target: Path of a script, a `CompiledRegion`, or a graph module.
         inputs: The inputs; needed for a graph module.
         compile_options: For a graph module: keywords of `thunder.jit`.
+        stack: Takes what must stay for as long as the target is used.
 
     Raises:
         ReproducerError: It is none of these, or something is missing.
@@ -72,7 +76,7 @@ def resolve_target(
     if isinstance(target, str | os.PathLike):
         return _of_script(Path(target), inputs)
     if isinstance(target, CompiledRegion):
-        return _of_region(target, inputs)
+        return _of_region(target, inputs, stack)
     if isinstance(target, fx.GraphModule):
         return _of_graph_module(target, inputs, compile_options or {})
     raise ReproducerError(
@@ -92,25 +96,29 @@ def _of_script(path: Path, inputs: Sequence[Any] | None) -> Target:
     around = getattr(script, "around", contextlib.nullcontext)
     values = list(script.make_inputs().values()) if inputs is None else list(inputs)
     graph_module, captured = _flatten(script.make_module(), values, around)
+    source = _compiler_source(path.read_text(encoding="utf-8"), compilers[0])
+    code = compile(source.expression, path.name, "eval")
     return Target(
         name=path.stem,
         graph_module=graph_module,
         inputs=captured,
-        compile=getattr(script, compilers[0]),
-        source=_compiler_source(path.read_text(encoding="utf-8"), compilers[0]),
+        compile=lambda piece: eval(code, {**vars(script), "module": piece}),
+        source=source,
         around=around,
         folder=path.parent,
     )
 
 
-def _of_region(region: CompiledRegion, inputs: Sequence[Any] | None) -> Target:
-    with tempfile.TemporaryDirectory() as folder:
-        recorded = region_script(region, title=region.name, serialize_inputs=True)
-        script = _load(recorded.write(Path(folder) / "region.py"))
-        values = list(script.make_inputs().values()) if inputs is None else list(inputs)
-        around = getattr(script, "around", contextlib.nullcontext)
+def _of_region(
+    region: CompiledRegion, inputs: Sequence[Any] | None, stack: contextlib.ExitStack
+) -> Target:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    recorded = region_script(region, title=region.name, serialize_inputs=True)
+    script = _load(recorded.write(folder / "region.py"))
+    values = list(script.make_inputs().values()) if inputs is None else list(inputs)
+    around = getattr(script, "around", contextlib.nullcontext)
     graph_module, captured = _flatten(region.graph_module, values, around)
-    options = user_options(region.options)
+    options = {**user_options(region.options), "on_failure": "raise"}
     return Target(
         name=region.name,
         graph_module=graph_module,
@@ -187,6 +195,7 @@ def _compiler_source(text: str, function: str) -> CompileSource:
     assert isinstance(compiler, ast.FunctionDef)
     returned = compiler.body[-1]
     assert isinstance(returned, ast.Return) and returned.value is not None
+    expression = _raising(returned.value)
     needed: set[ast.stmt] = set()
     waiting = _used_names(returned)
     while waiting:
@@ -197,10 +206,20 @@ def _compiler_source(text: str, function: str) -> CompileSource:
     imports = (ast.Import, ast.ImportFrom)
     return CompileSource(
         name=function.removeprefix(_COMPILE),
-        expression=ast.unparse(returned.value),
+        expression=ast.unparse(expression),
         imports=tuple(ast.unparse(node) for node in statements if isinstance(node, imports)),
         definitions=tuple(_segment(text, node) for node in statements if node in needed),
     )
+
+
+def _raising(expression: ast.expr) -> ast.expr:
+    """The same call of `thunderfx`, which raises instead of going on in a plainer way."""
+    is_call = isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)
+    if not (is_call and expression.func.id == "thunderfx"):
+        return expression
+    kept = [keyword for keyword in expression.keywords if keyword.arg != "on_failure"]
+    wanted = ast.keyword(arg="on_failure", value=ast.Constant("raise"))
+    return ast.Call(func=expression.func, args=expression.args, keywords=[*kept, wanted])
 
 
 def _segment(text: str, node: ast.stmt) -> str:

@@ -233,4 +233,9 @@ def _serve(connection: Connection, other_end: Connection, answer: Answer[Any]) -
     with contextlib.suppress(EOFError, BrokenPipeError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while True:
-            connection.send(answer(connection.recv()))
+            question = connection.recv()
+            try:
+                finding = answer(question)
+            except Exception as error:  # noqa: BLE001 (a fence: our failure is not the graph's)
+                finding = Finding(kind=Kind.CHECK_FAILS, text=f"{type(error).__name__}: {error}")
+            connection.send(finding)

@@ -10,6 +10,7 @@ In the order in which a graph passes through:
 | `fallback` | plainer ways when one fails |
 | `lowering` | transforms, claims, regions, code |
 | `first_run` | the watched first run |
+| `check_trace`, `judged_run` | each stage run against the one before |
 | `prologue` | the checks under which a graph is used |
 | `stats` | what it cost |
 """

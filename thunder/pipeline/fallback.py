@@ -16,8 +16,10 @@ import torch
 from torch import fx
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 
+from thunder.debug import DebugFlag, enabled
 from thunder.executors.base import AbstractFusionExecutor
 from thunder.executors.registry import get_executor
+from thunder.pipeline.check_trace import require_faithful_stages
 from thunder.pipeline.first_run import Run, run_checked, take_snapshot
 from thunder.pipeline.lowering import LoweredGraph, lower_graph
 from thunder.pipeline.options import CompileOptions
@@ -100,6 +102,7 @@ class GuardedGraph:
         self._on_lowered = on_lowered
         self._on_failure = on_failure
         self._lock = threading.RLock()
+        self._checks_stages = enabled(DebugFlag.CHECK_TRACE)
         self._lowered = self._lower_next(None)
         self._run: Run = self._first_run
 
@@ -153,6 +156,8 @@ class GuardedGraph:
         snapshot = take_snapshot(graph, inputs) if self._ways else None
         while True:
             try:
+                if self._checks_stages:
+                    require_faithful_stages(self._lowered.traces, inputs)
                 outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
             except torch.OutOfMemoryError:
                 raise
