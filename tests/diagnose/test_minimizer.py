@@ -17,7 +17,7 @@ from tests.diagnose import faults
 from tests.diagnose.models import Model
 from thunder.diagnose import minimize
 from thunder.dynamo import get_subgraph_info
-from thunder.errors import ReproducerError
+from thunder.errors import OptionError, ReproducerError
 from thunder.repro import Status
 
 ROOT = Path(__file__).parents[2]
@@ -55,6 +55,8 @@ def test_an_error_is_shrunk_and_the_script_fails_alike(tmp_path, importable):
     assert _operators(result) == ["relu"]
     assert (result.nodes_before, result.nodes_after) == (12, 3)
     assert result.failure == "NotImplementedError: no relu for 2 dimensions"
+    assert result.script is not None
+    assert result.verdict is not None
     assert result.script.name == "graph_minimal.py"
     assert result.verdict.status is Status.CONFIRMED
 
@@ -150,6 +152,8 @@ def test_a_region_and_its_script_that_gives_a_wrong_result(tmp_path, importable)
     result = thunder.debug.minimize(region, folder=tmp_path, progress=False)
     assert result.nodes_after == 3
     assert "tanh" in result.graph_module.code
+    assert result.script is not None
+    assert result.verdict is not None
     assert result.verdict.status is Status.CONFIRMED
     done = subprocess.run(
         [sys.executable, result.script, "--check_consistency"],
@@ -173,6 +177,7 @@ def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable
     assert result.nodes_after == 3
     assert result.failure == "NotImplementedError: tanh is not for me"
     assert result.script == tmp_path / "graph0_thunder_0_repro_minimal_1.py"
+    assert result.verdict is not None
     assert result.verdict.status is Status.CONFIRMED
 
 
@@ -202,6 +207,7 @@ def test_ctrl_c_keeps_the_best_and_ends_the_workers(tmp_path):
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
     ) as child:
+        assert child.stderr is not None
         for line in child.stderr:
             if "operators" in line:
                 break
@@ -234,3 +240,5 @@ def test_what_cannot_be_minimized(tmp_path):
     (tmp_path / "other.py").write_text("x = 1\n")
     with pytest.raises(ReproducerError, match="no reproducer of one compiler"):
         minimize(tmp_path / "other.py")
+    with pytest.raises(OptionError, match="check='wrong' is not accepted; use 'error'"):
+        minimize(fx.symbolic_trace(_chain), inputs=[], check="wrong")  # pyright: ignore[reportArgumentType]

@@ -71,5 +71,7 @@ def test_a_worker_can_be_for_one_answer():
 
 def test_in_process():
     workers = InProcess(_answer)
-    position, finding = workers.first(["no", "yes"], _fails)
+    found = workers.first(["no", "yes"], _fails)
+    assert found is not None
+    position, finding = found
     assert (position, finding.text, workers.asked) == (1, str(os.getpid()), 2)

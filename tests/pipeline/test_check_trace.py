@@ -46,6 +46,7 @@ def test_a_wrong_transform_is_named():
     x = torch.ones(64)
     traces = _stages(_function, x, transforms=[_harmless, _tanh_becomes_sin])
     check = check_stages(traces, [x])
+    assert check.culprit is not None
     assert check.culprit.provenance.pass_name == "_tanh_becomes_sin"
     with pytest.raises(TransformError, match="pass '_tanh_becomes_sin' changes the result of the"):
         require_faithful_stages(traces, [x])

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.node import map_arg
 
 from thunder.diagnose.examination import Compile, Examination, Query
 from thunder.diagnose.finding import Kind
@@ -231,7 +232,7 @@ def _single(
 
 def _nodes(tree: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.node.map_arg(tree, found.append)
+    map_arg(tree, found.append)
     return found
 
 

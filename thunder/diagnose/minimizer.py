@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import fx
@@ -23,10 +23,11 @@ from thunder.diagnose.scripts import write_minimal_script
 from thunder.diagnose.shrinking import Shrinker
 from thunder.diagnose.target import Target, resolve_target
 from thunder.diagnose.workers import AbstractWorkers, Forked, InProcess
-from thunder.errors import ReproducerError
+from thunder.errors import OptionError, ReproducerError
 from thunder.repro import Differs, Expectation, Fails, Verdict
 
-Check = Literal["error", "accuracy"] | UserCheck
+NamedCheck = Literal["error", "accuracy"]
+Check = NamedCheck | UserCheck
 _WORKERS = 2
 
 
@@ -106,6 +107,7 @@ def minimize(
         The smallest graph found. Ctrl-C ends the search and returns the smallest so far.
 
     Raises:
+        OptionError: `check` is none of these.
         ReproducerError: The target is nothing that can be minimized, or does not fail.
 
     Example:
@@ -123,6 +125,11 @@ def minimize(
         >>> [node.name for node in result.graph_module.graph.nodes]
         ['exp', 'sin', 'output']
     """
+    if not (check is None or callable(check) or check in get_args(NamedCheck)):
+        raise OptionError(
+            f"check={check!r} is not accepted; use 'error', 'accuracy', or a function of a graph "
+            "module and its inputs"
+        )
     with contextlib.ExitStack() as stack:
         resolved = resolve_target(target, inputs, compile_options, stack)
         search = _Search(resolved, check, Display(on=progress), timeout)
@@ -176,7 +183,8 @@ class _Search:
 
     def _shrink(self, answers_a_worker: int | None) -> Piece:
         with self._workers(answers_a_worker) as workers:
-            accuracy = {"error": False, "accuracy": True}.get(str(self._check))
+            named = {"error": False, "accuracy": True}
+            accuracy = named[self._check] if isinstance(self._check, str) else None
             original = workers.ask(Query(None, accuracy))
             _require_failure(original, self._check)
             shrinker = Shrinker(self._problem, workers, original, self._show)
@@ -213,13 +221,12 @@ class _Search:
         self._display.say(f"{len(piece.operators)} operators, {len(piece.outputs)} results")
 
 
-def _require_failure(original: Finding, check: Check | None) -> None:
-    wanted = {
-        None: (Kind.FAILS, Kind.CRASHES, Kind.TIMES_OUT, Kind.INACCURATE),
-        "error": (Kind.FAILS, Kind.CRASHES, Kind.TIMES_OUT),
-        "accuracy": (Kind.INACCURATE,),
-    }
-    kinds = (Kind.HOLDS,) if callable(check) else wanted[check]
+def _require_failure(original: Finding, check: str | UserCheck | None) -> None:
+    errors = (Kind.FAILS, Kind.CRASHES, Kind.TIMES_OUT)
+    kinds = (*errors, Kind.INACCURATE)
+    if check is not None:
+        named = {"error": errors, "accuracy": (Kind.INACCURATE,)}
+        kinds = named[check] if isinstance(check, str) else (Kind.HOLDS,)
     if original.kind in kinds:
         return
     what = f"{original.kind.value}: {original.text}".removesuffix(": ")

@@ -109,12 +109,14 @@ class RecordingBackend:
         self, graph: RecordedGraph, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         def compile_graph(
-            aten: fx.GraphModule,
-            examples: Sequence[Any],
+            graph_module: fx.GraphModule,
+            example_inputs: Sequence[Any],
             direction: Direction,
             aot_arguments: Mapping[str, Any],
         ) -> Callable[[list[Any]], Sequence[Any]]:
-            lowered = lower_graph(aten, examples, direction, aot_arguments, self._options)
+            lowered = lower_graph(
+                graph_module, example_inputs, direction, aot_arguments, self._options
+            )
             call = RecordedCall(traces=lowered.traces)
             graph.calls.append(call)
             return _eager_runner(call)

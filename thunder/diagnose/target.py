@@ -214,12 +214,12 @@ def _compiler_source(text: str, function: str) -> CompileSource:
 
 def _raising(expression: ast.expr) -> ast.expr:
     """The same call of `thunderfx`, which raises instead of going on in a plainer way."""
-    is_call = isinstance(expression, ast.Call) and isinstance(expression.func, ast.Name)
-    if not (is_call and expression.func.id == "thunderfx"):
-        return expression
-    kept = [keyword for keyword in expression.keywords if keyword.arg != "on_failure"]
-    wanted = ast.keyword(arg="on_failure", value=ast.Constant("raise"))
-    return ast.Call(func=expression.func, args=expression.args, keywords=[*kept, wanted])
+    match expression:
+        case ast.Call(func=ast.Name(id="thunderfx") as function, args=args, keywords=keywords):
+            kept = [keyword for keyword in keywords if keyword.arg != "on_failure"]
+            wanted = ast.keyword(arg="on_failure", value=ast.Constant("raise"))
+            return ast.Call(func=function, args=args, keywords=[*kept, wanted])
+    return expression
 
 
 def _segment(text: str, node: ast.stmt) -> str:
