@@ -65,9 +65,11 @@ class AmbientState:
 
 
 def is_marker(node: fx.Node) -> bool:
-    """Whether a node does nothing but change ambient state that pieces can re-establish."""
-    if node.op != "call_function":
-        return False
+    """Whether a node is there for ambient state alone, and pieces can re-establish that state."""
+    return node.op == "call_function" and (_changes_state(node) or node.target in _CONSTANTS)
+
+
+def _changes_state(node: fx.Node) -> bool:
     return node.target in _SETTINGS or node.target in _ENTERS or node.target in _EXITS
 
 
@@ -82,7 +84,7 @@ def ambient_states(graph: fx.Graph) -> dict[fx.Node, AmbientState]:
     states: dict[fx.Node, AmbientState] = {}
     for node in graph.nodes:
         states[node] = AmbientState(markers=markers, grad_enabled=_grad_enabled(markers))
-        if is_marker(node):
+        if is_marker(node) and _changes_state(node):
             markers = _after(node, markers)
     return states
 
@@ -132,7 +134,9 @@ def _after(node: fx.Node, markers: tuple[fx.Node, ...]) -> tuple[fx.Node, ...]:
 
 
 def _is_ambient(node: fx.Node) -> bool:
-    return node.target is torch._C._set_grad_enabled and node.args[0] == torch.is_grad_enabled()
+    return node.target is torch._C._set_grad_enabled and (
+        bool(node.args[0]) == torch.is_grad_enabled()
+    )
 
 
 def _grad_enabled(markers: tuple[fx.Node, ...]) -> bool:
@@ -150,9 +154,7 @@ def _restore_grad_mode(graph: fx.Graph) -> fx.Node:
 
 
 def _restore_forward_grad_mode(graph: fx.Graph) -> fx.Node:
-    return graph.call_function(
-        torch._C._set_fwd_grad_enabled, (torch._C._is_fwd_grad_enabled(),)
-    )
+    return graph.call_function(torch._C._set_fwd_grad_enabled, (torch._C._is_fwd_grad_enabled(),))
 
 
 def _restore_determinism(graph: fx.Graph) -> fx.Node:
@@ -231,6 +233,7 @@ def _contexts() -> list[Context]:
 
 _SETTINGS = _settings()
 _CONTEXTS = _contexts()
-_ENTERS = {context.enter: context for context in _CONTEXTS}
-_EXITS = {context.exit: context for context in _CONTEXTS}
+_CONSTANTS = {torch.nn.attention._backend_from_string}  # arguments of markers
+_ENTERS: dict[Any, Context] = {context.enter: context for context in _CONTEXTS}
+_EXITS: dict[Any, Context] = {context.exit: context for context in _CONTEXTS}
 _ENTER_INFERENCE_MODE = find_torch_function("torch.autograd.grad_mode._enter_inference_mode")

@@ -2,8 +2,8 @@
 
 AOTAutograd cleans up the graphs that it traces anyway, so there is one step only: operators whose
 values nobody uses, because an unused operator that must leave the thunder region would cut the
-graph for nothing. What can be noticed stays: in-place changes, random numbers, checks, and
-whatever cannot be told.
+graph for nothing. What can be noticed stays: changes of memory that lasts or is read later,
+random numbers, checks, and whatever cannot be told.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from __future__ import annotations
 from torch import fx
 
 from thunder.dynamo.ambient_state import is_marker
-from thunder.dynamo.effects import has_effects
+from thunder.dynamo.effects import has_effects, mutated_inputs
+from thunder.dynamo.node_values import input_storages, storages
 
 
 def cleanup(graph_module: fx.GraphModule) -> bool:
@@ -35,13 +36,32 @@ def cleanup(graph_module: fx.GraphModule) -> bool:
         (True, ['x', 'add', 'output'])
     """
     graph = graph_module.graph
+    memory = _lasting_memory(graph)
     removed = False
     for node in reversed(list(graph.nodes)):
-        if node.users or node.op in ("placeholder", "output") or is_marker(node):
-            continue
-        if node.op == "get_attr" or not has_effects(node):
+        if not node.users and _is_removable(node, memory):
             graph.erase_node(node)
             removed = True
+        else:
+            memory |= input_storages(node)
     if removed:
         graph_module.recompile()
     return removed
+
+
+def _lasting_memory(graph: fx.Graph) -> set[int]:
+    """Returns keys of the memory that is there before the graph runs."""
+    given = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
+    return set().union(*map(storages, given))
+
+
+def _is_removable(node: fx.Node, memory: set[int]) -> bool:
+    """Whether a node can go whose value is unused, when only `memory` is used behind it."""
+    if node.op in ("placeholder", "output") or is_marker(node):
+        return False
+    if node.op == "get_attr":
+        return True
+    changed = mutated_inputs(node)
+    keys = [storages(each) for each in changed]
+    changes_unused_memory = bool(keys) and all(each and not each & memory for each in keys)
+    return not has_effects(node, on_inputs=not changes_unused_memory)

@@ -10,12 +10,14 @@ floats and bools travel as tensors, as Dynamo itself passes them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, final
 
 import torch
 from torch import fx
+from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
+from torch.fx.node import map_arg
 
 from thunder.dynamo.ambient_state import is_marker
 from thunder.dynamo.node_values import is_scalar, is_structured, value_of
@@ -33,15 +35,12 @@ def is_element(node: fx.Node) -> bool:
     )
 
 
-def is_repeatable(node: fx.Node) -> bool:
-    """Whether a node can be computed again anywhere: arithmetic on numbers, and constants."""
-    if node.op not in _CALLS or is_marker(node):
+def is_arithmetic(node: fx.Node) -> bool:
+    """Whether a node computes a number from numbers, so that it can be repeated anywhere."""
+    if node.op not in _CALLS or is_marker(node) or not is_scalar(node):
         return False
-    if not node.all_input_nodes:
-        return bool(node.users) and not _holds_tensor(node) and not node.is_impure()
-    if _is_float_argument(node):
-        return True
-    return is_scalar(node) and all(is_scalar(used) for used in node.all_input_nodes)
+    inputs = node.all_input_nodes
+    return bool(inputs) and (_is_float_argument(node) or all(map(is_scalar, inputs)))
 
 
 def symbol_definitions(graph: fx.Graph) -> dict[Any, fx.Node]:
@@ -80,61 +79,57 @@ class _Localizer:
         self.graph = graph
         self.owner = owner
         self.definitions = symbol_definitions(graph)
-        self.first: dict[int, fx.Node] = {}
-        for node in graph.nodes:
-            if node in owner:
-                self.first.setdefault(owner[node], node)
         self.local: dict[tuple[int, fx.Node], Any] = {}
         self.boxes: dict[fx.Node, fx.Node] = {}
 
     def run(self) -> None:
         for node in list(self.graph.nodes):
             if node in self.owner:
-                partition = self.owner[node]
-                node.args = fx.node.map_arg(node.args, lambda n, p=partition: self.at(n, p))
-                node.kwargs = fx.node.map_arg(node.kwargs, lambda n, p=partition: self.at(n, p))
+                node.args = map_arg(node.args, lambda n, u=node: self.at(n, u))
+                node.kwargs = map_arg(node.kwargs, lambda n, u=node: self.at(n, u))
             elif node.op == "output":
-                node.args = fx.node.map_arg(node.args, self.at_end)
+                node.args = map_arg(node.args, self.at_end)
         for node in reversed(list(self.graph.nodes)):
-            if not node.users and (is_element(node) or _is_dead_arithmetic(node)):
+            if not node.users and (is_element(node) or is_arithmetic(node)):
                 self.owner.pop(node, None)
                 self.graph.erase_node(node)
 
-    def at(self, node: fx.Node, partition: int) -> Any:
-        """Returns what stands for `node` in a partition."""
+    def at(self, node: fx.Node, user: fx.Node) -> Any:
+        """Returns what stands for `node` in the partition of `user`, its first user there."""
+        partition = self.owner[user]
         if self.owner.get(node) == partition:
             return node
         key = (partition, node)
         if key not in self.local:
-            self.local[key] = self._find(node, partition)
+            self.local[key] = self._find(node, user)
         return self.local[key]
 
     def at_end(self, node: fx.Node) -> Any:
         """Returns what stands for `node` in the graph's output."""
         return self._elements(node, lambda n: n) if is_structured(node) else node
 
-    def _find(self, node: fx.Node, partition: int) -> Any:
+    def _find(self, node: fx.Node, user: fx.Node) -> Any:
         value = value_of(node)
         same = _unchanged_input(node)
         if same is not None:
-            return self.at(same, partition)
+            return self.at(same, user)
         if isinstance(value, bool | int | float):
             return value
         if is_structured(node) and node.op in _CALLS:
-            return self._elements(node, lambda n: self.at(n, partition))
-        if is_repeatable(node):
-            return self._repeat(node, partition)
+            return self._elements(node, lambda n: self.at(n, user))
+        if is_arithmetic(node):
+            return self._repeat(node, user)
         if isinstance(value, torch.SymFloat | torch.SymBool):
-            return self._unbox(node, partition)
+            return self._unbox(node, user)
         if isinstance(value, torch.SymInt):
-            return self._canonical(node, value, partition)
+            return self._canonical(node, value, self.owner[user])
         return node
 
     def _canonical(self, node: fx.Node, value: torch.SymInt, partition: int) -> fx.Node:
         definition = self.definitions.get(value.node.expr, node)
         return definition if self.owner.get(definition, -1) < partition else node
 
-    def _elements(self, node: fx.Node, use: Any) -> Any:
+    def _elements(self, node: fx.Node, use: Callable[[fx.Node], Any]) -> Any:
         value = value_of(node)
         elements = [
             each
@@ -144,7 +139,9 @@ class _Localizer:
         ]
         return elements if isinstance(value, list) else tuple(elements)
 
-    def _use_element(self, node: fx.Node, index: int, value: Any, use: Any) -> Any:
+    def _use_element(
+        self, node: fx.Node, index: int, value: Any, use: Callable[[fx.Node], Any]
+    ) -> Any:
         for user in node.users:
             if is_element(user) and user.args[1] == index and user in self.owner:
                 return use(user)
@@ -153,16 +150,16 @@ class _Localizer:
         self._adopt(element, node, value, self.owner[node])
         return self._elements(element, use) if is_structured(element) else use(element)
 
-    def _repeat(self, node: fx.Node, partition: int) -> fx.Node:
-        arguments = {used: self.at(used, partition) for used in node.all_input_nodes}
-        with self.graph.inserting_before(self.first[partition]):
+    def _repeat(self, node: fx.Node, user: fx.Node) -> fx.Node:
+        arguments = {used: self.at(used, user) for used in node.all_input_nodes}
+        with self.graph.inserting_before(user):
             repeated = self.graph.node_copy(node, lambda used: used)
-        repeated.args = fx.node.map_arg(repeated.args, arguments.__getitem__)
-        repeated.kwargs = fx.node.map_arg(repeated.kwargs, arguments.__getitem__)
-        self.owner[repeated] = partition
+        repeated.args = map_arg(repeated.args, arguments.__getitem__)
+        repeated.kwargs = map_arg(repeated.kwargs, arguments.__getitem__)
+        self.owner[repeated] = self.owner[user]
         return repeated
 
-    def _unbox(self, node: fx.Node, partition: int) -> fx.Node:
+    def _unbox(self, node: fx.Node, user: fx.Node) -> fx.Node:
         value = value_of(node)
         if node not in self.boxes:
             dtype = torch.bool if isinstance(value, torch.SymBool) else torch.float64
@@ -170,9 +167,9 @@ class _Localizer:
                 box = self.graph.call_function(torch.scalar_tensor, (node,), {"dtype": dtype})
             self._adopt(box, node, None, self.owner[node])
             self.boxes[node] = box
-        with self.graph.inserting_before(self.first[partition]):
+        with self.graph.inserting_before(user):
             unboxed = self.graph.call_method("item", (self.boxes[node],))
-        self._adopt(unboxed, node, value, partition)
+        self._adopt(unboxed, node, value, self.owner[user])
         return unboxed
 
     def _adopt(self, new: fx.Node, source: fx.Node, value: Any, partition: int) -> None:
@@ -186,7 +183,8 @@ class _Localizer:
 def _unchanged_input(node: fx.Node) -> fx.Node | None:
     """Returns the input that a node returns itself, such as `x` for `x.add_(1)`."""
     value = value_of(node)
-    if node.op in _CALLS and isinstance(value, torch.Tensor):
+    is_opaque = isinstance(node.target, HigherOrderOperator)
+    if node.op in _CALLS and isinstance(value, torch.Tensor) and not is_opaque:
         for used in node.all_input_nodes:
             if value_of(used) is value:
                 return used
@@ -202,14 +200,3 @@ def _is_float_argument(node: fx.Node) -> bool:
         and node.all_input_nodes[0].op == "placeholder"
         and not free_unbacked_symbols(value)
     )
-
-
-def _is_dead_arithmetic(node: fx.Node) -> bool:
-    inputs = node.all_input_nodes
-    return node.op in _CALLS and is_scalar(node) and bool(inputs) and all(map(is_scalar, inputs))
-
-
-def _holds_tensor(node: fx.Node) -> bool:
-    value = value_of(node)
-    elements: Mapping[str, Any] | Any = value if isinstance(value, tuple | list) else (value,)
-    return any(isinstance(each, torch.Tensor) for each in elements)

@@ -1,12 +1,12 @@
 """In-place changes, in one piece of a graph, of tensors that another piece made.
 
-Without gradients nothing is to be done: AOTAutograd writes changed inputs back, in the order of
-the program. With gradients three things go wrong. A piece that changes an input may need its old
-value for the backward, and finds it changed (eager has a copy). An earlier piece may have saved
-for its backward what a later one changes, although eager would have saved something else. And
-torch 2.13 fails, or gives other results than eager, when several views of one memory come in and
-one is changed. So a piece works on a clone where the tensor it changes is the only view of its
-memory that is still used; otherwise there must be no cut.
+AOTAutograd writes changed inputs back, in the order of the program, so mostly nothing is to be
+done. Three things go wrong. A piece that changes an input with a gradient may need its old value
+for the backward, and finds it changed (eager has a copy). An earlier piece may have saved for its
+backward what a later one changes, although eager would have saved something else. And torch 2.13
+fails, or gives other results than eager, when several views of one memory come in and one is
+changed. So a piece works on a clone where the tensor it changes is the only view of its memory
+that is still used; otherwise there must be no cut.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from thunder.dynamo.effects import mutated_inputs
 from thunder.dynamo.indivisible_regions import IndivisibleRegion
 from thunder.dynamo.node_values import (
     fresh_like,
-    input_storages,
     requires_grad,
     storages,
     value_of,
@@ -68,23 +67,20 @@ def crossing_changes(
         owner: The piece that each node is meant for.
         states: The ambient state before each node.
     """
-    if not any(requires_grad(node) for node in owner):
-        return CrossingChanges()
     changes = _Changes(graph, owner, _remembered(graph, states))
     regions: list[IndivisibleRegion] = []
     isolations: list[Isolation] = []
     for (piece, key), last in changes.last.items():
-        incoming = changes.incoming(piece, key)
-        first_use = changes.first_use(piece, key)
-        if not incoming or not (
-            len(incoming) > 1 or first_use is not None or any(map(requires_grad, incoming))
-        ):
+        incoming = changes.incoming.get((piece, key), [])
+        regions += changes.views_that_leave(piece, key)
+        first_use = changes.first_use_before(piece, key)
+        if len(incoming) < 2 and first_use is None and not any(map(requires_grad, incoming)):
             continue
         if len(incoming) == 1 and changes.can_be_cloned(incoming[0], piece, key):
             isolations.append(Isolation(piece, incoming[0]))
             continue
         starts = [changes.position[node] for node in incoming if node in owner]
-        starts += [] if first_use is None else [first_use]
+        starts += [] if first_use is None or not incoming else [first_use]
         if starts:
             regions.append(IndivisibleRegion(min(starts), last, "an in-place change"))
     return CrossingChanges(tuple(regions), tuple(isolations))
@@ -96,6 +92,9 @@ class _Changes:
     Attributes:
         position: The position of each node.
         last: For a piece and a memory, the position of the piece's last change of it.
+        incoming: For a piece and a memory, what makes the tensors there that come into the
+            piece, one node for each.
+        first_use: For a piece and a memory, its first use there that a gradient may remember.
     """
 
     def __init__(
@@ -103,33 +102,62 @@ class _Changes:
     ) -> None:
         self.graph = graph
         self.owner = owner
-        self.remembered = remembered
         self.position = {node: index for index, node in enumerate(graph.nodes)}
+        self.storages = {node: storages(node) for node in graph.nodes}
         self.last: dict[tuple[int, int], int] = {}
-        for node in owner:
-            for key in _changed(node):
-                last = self.last.get((owner[node], key), 0)
-                self.last[owner[node], key] = max(last, self.position[node])
+        self.incoming: dict[tuple[int, int], list[fx.Node]] = {}
+        self.first_use: dict[tuple[int, int], int] = {}
+        for node in graph.nodes:
+            if node in owner:
+                self._note_changes(node)
+                self._note_inputs(node)
+            if node in owner and node in remembered:
+                self._note_uses(node)
 
-    def incoming(self, piece: int, key: int) -> list[fx.Node]:
-        """Returns what makes the tensors in a memory that come into a piece, one node for each."""
-        found: dict[int, fx.Node] = {}
-        for node in self.graph.nodes:
-            if self.owner.get(node) == piece:
-                for used in node.all_input_nodes:
-                    if self.owner.get(used) != piece and key in storages(used):
-                        found.setdefault(id(value_of(used)), used)
-        return sorted(found.values(), key=self.position.__getitem__)
-
-    def first_use(self, piece: int, key: int) -> int | None:
+    def first_use_before(self, piece: int, key: int) -> int | None:
         """Returns the first use of a memory, before a piece, that a gradient may remember."""
-        for node in self.graph.nodes:
-            if self.owner.get(node, piece) >= piece or node not in self.remembered:
+        uses = [self.first_use[at, key] for at in range(piece) if (at, key) in self.first_use]
+        return min(uses, default=None)
+
+    def views_that_leave(self, piece: int, key: int) -> list[IndivisibleRegion]:
+        """Finds views of incoming memory that a piece makes, changes, and lets others use.
+
+        AOTAutograd makes such a view anew from the changed input, which loses the gradient that
+        the change brought, or fails when one of them was made under `torch.no_grad`.
+        """
+        incoming = self.incoming.get((piece, key), [])
+        members = [node for node in self.graph.nodes if key in self.storages[node]]
+        if not incoming or not any(map(requires_grad, members)):
+            return []
+        regions = []
+        for node in members:
+            is_new = all(value_of(node) is not value_of(other) for other in incoming)
+            users = [u for u in node.users if self.owner.get(u, piece) != piece]
+            if self.owner.get(node) == piece and is_new and users:
+                last = max(self.position[user] for user in users)
+                regions.append(IndivisibleRegion(self.position[node], last, "a changed view"))
+        return regions
+
+    def _note_changes(self, node: fx.Node) -> None:
+        for key in _changed(node):
+            self.last[self.owner[node], key] = self.position[node]
+
+    def _note_inputs(self, node: fx.Node) -> None:
+        piece = self.owner[node]
+        for used in node.all_input_nodes:
+            if self.owner.get(used) == piece:
                 continue
-            is_view = not _changed(node) and not storages(node).isdisjoint(input_storages(node))
-            if key in input_storages(node) and not is_view:
-                return self.position[node]
-        return None
+            for key in self.storages[used]:
+                tensors = self.incoming.setdefault((piece, key), [])
+                if all(value_of(other) is not value_of(used) for other in tensors):
+                    tensors.append(used)
+
+    def _note_uses(self, node: fx.Node) -> None:
+        inputs = {key for used in node.all_input_nodes for key in self.storages[used]}
+        is_view = not _changed(node) and not self.storages[node].isdisjoint(inputs)
+        if not is_view:
+            for key in inputs:
+                self.first_use.setdefault((self.owner[node], key), self.position[node])
 
     def can_be_cloned(self, tensor: fx.Node, piece: int, key: int) -> bool:
         """Whether nobody can tell when a piece changes a clone of a tensor in its place."""
@@ -137,7 +165,7 @@ class _Changes:
         if type(value) is not FakeTensor or not is_non_overlapping_and_dense_or_false(value):
             return False
         for node in self.graph.nodes:
-            lies_there = key in storages(node)
+            lies_there = key in self.storages[node]
             if lies_there and (node not in self.owner or _may_view_attribute(node)):
                 return False
             if self.owner.get(node, -1) < piece and node.op != "output":
@@ -146,7 +174,7 @@ class _Changes:
                 return False
             for used in node.all_input_nodes:
                 is_before = self.owner.get(used, -1) < piece
-                if is_before and key in storages(used) and value_of(used) is not value:
+                if is_before and key in self.storages[used] and value_of(used) is not value:
                     return False
         return True
 

@@ -16,6 +16,7 @@ from torch import fx
 from torch._higher_order_ops.effects import has_effects as is_effectful_operator
 from torch._ops import HigherOrderOperator, OpOverload
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -27,7 +28,8 @@ _ASSIGNMENTS = {
     *(
         getattr(operator, f"i{name}")
         for name in (
-            ["add", "and", "concat", "floordiv", "lshift", "matmul", "mod", "mul", "or", "pow", "rshift", "sub", "truediv", "xor"]
+            *("add", "and", "concat", "floordiv", "lshift", "matmul", "mod"),
+            *("mul", "or", "pow", "rshift", "sub", "truediv", "xor"),
         )
     ),
 }
@@ -55,20 +57,24 @@ def mutated_inputs(node: fx.Node) -> list[fx.Node]:
     return _nodes([node.kwargs.get("out")])
 
 
-def has_effects(node: fx.Node) -> bool:
+def has_effects(node: fx.Node, *, on_inputs: bool = True) -> bool:
     """Whether leaving out a node whose value is unused could be noticed.
 
     Args:
         node: A node of a captured graph. When it cannot be told, the answer is yes.
+        on_inputs: Whether a change of the inputs that `mutated_inputs` gives counts.
     """
     if node.op not in ("call_function", "call_method"):
         return node.op == "call_module"
-    if mutated_inputs(node) or isinstance(node.target, HigherOrderOperator) or node.is_impure():
+    changed = mutated_inputs(node)
+    if isinstance(node.target, HigherOrderOperator) or (changed and on_inputs):
+        return True
+    if not changed and node.is_impure():
         return True
     try:
-        args, kwargs, inputs = _fresh_arguments(node)
-        recorder = _EffectRecorder(inputs)
-        with _fake_mode(node), recorder:
+        args, kwargs, clones = _fresh_arguments(node)
+        recorder = _EffectRecorder({_key(t) for n, t in clones.items() if n not in changed})
+        with torch.no_grad(), _fake_mode(node), recorder:
             _call(node, args, kwargs)
     except Exception:  # noqa: BLE001 (a probe: any operator may fail in any way on fake tensors)
         return True
@@ -79,7 +85,7 @@ class _EffectRecorder(TorchDispatchMode):
     """Watches for ATen operators with effects.
 
     Attributes:
-        inputs: Storages that belong to the node's inputs.
+        inputs: Keys of the memory that must not be written to.
         found: Whether an effect was seen.
     """
 
@@ -103,7 +109,7 @@ class _EffectRecorder(TorchDispatchMode):
             or not func._schema.returns
             or func.overloadpacket in _SILENT_WRITERS
             or is_effectful_operator(func)
-            or any(tensor.untyped_storage()._cdata in self.inputs for tensor in written)
+            or any(_key(tensor) in self.inputs for tensor in written)
         )
         return func(*args, **kwargs)
 
@@ -112,9 +118,7 @@ def _written(func: OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -
     given = dict(zip([a.name for a in func._schema.arguments], args, strict=False))
     given |= kwargs
     names = [
-        a.name
-        for a in func._schema.arguments
-        if a.alias_info is not None and a.alias_info.is_write
+        a.name for a in func._schema.arguments if a.alias_info is not None and a.alias_info.is_write
     ]
     flat: list[Any] = []
     for name in names:
@@ -134,7 +138,7 @@ def _written_arguments(node: fx.Node, func: OpOverload) -> list[fx.Node]:
 
 def _nodes(arguments: Sequence[Any]) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.node.map_arg(list(arguments), found.append)
+    map_arg(list(arguments), found.append)
     return found
 
 
@@ -143,21 +147,27 @@ def _is_in_place_name(node: fx.Node) -> bool:
     return name.endswith("_") and not name.endswith("__")
 
 
-def _fresh_arguments(node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any], set[int]]:
+def _fresh_arguments(
+    node: fx.Node,
+) -> tuple[tuple[Any, ...], dict[str, Any], dict[fx.Node, torch.Tensor]]:
     """Makes inputs of the same kind as the node's, which it may change."""
-    made: set[int] = set()
+    clones: dict[fx.Node, torch.Tensor] = {}
 
     def fresh(used: fx.Node) -> Any:
         value = value_of(used)
         if not isinstance(value, torch.Tensor):
-            assert value is not None or used.op == "get_attr", "the value is not known"
+            assert value is not None, "the value is not known"
             return value
         assert isinstance(value, FakeTensor), "no plain fake tensor"
-        clone = fresh_like(value)
-        made.add(clone.untyped_storage()._cdata)
-        return clone
+        if used not in clones:
+            clones[used] = fresh_like(value)
+        return clones[used]
 
-    return fx.node.map_arg(node.args, fresh), fx.node.map_arg(node.kwargs, fresh), made
+    return map_arg(node.args, fresh), map_arg(node.kwargs, fresh), clones
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
 
 
 def _fake_mode(node: fx.Node) -> FakeTensorMode:

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import OpOverload
+from torch._ops import HigherOrderOperator, OpOverload
+from torch.fx.node import map_arg
 
 from thunder.dynamo.ambient_state import find_torch_function, is_marker
 from thunder.dynamo.node_values import value_of
@@ -48,6 +49,7 @@ def indivisible_regions(graph: fx.Graph) -> list[IndivisibleRegion]:
         *_nested_transformations(graph, position),
         *_differentiated(graph, position),
         *_version_counters(graph, position),
+        *_hooks(graph, position),
         *_streams(graph, position),
         *_unknown_state(graph, position),
     ]
@@ -100,15 +102,29 @@ def _differentiated(graph: fx.Graph, position: dict[fx.Node, int]) -> Iterator[I
         )
 
 
-def _version_counters(
-    graph: fx.Graph, position: dict[fx.Node, int]
-) -> Iterator[IndivisibleRegion]:
+def _version_counters(graph: fx.Graph, position: dict[fx.Node, int]) -> Iterator[IndivisibleRegion]:
     for node in graph.nodes:
         if _operator_name(node) == "prims::_unsafe_set_version_counter":
             versions = [position[each] for each in _nodes_in(node.args[1])]
             yield IndivisibleRegion(
                 min(versions, default=position[node]), position[node], "a preserved version"
             )
+
+
+def _hooks(graph: fx.Graph, position: dict[fx.Node, int]) -> Iterator[IndivisibleRegion]:
+    """A hook sees the whole gradient only in the piece that makes its tensor."""
+    for node in graph.nodes:
+        is_operator = isinstance(node.target, HigherOrderOperator)
+        name = node.target.__name__ if is_operator else node.target
+        if name not in ("register_hook", "retain_grad"):
+            continue
+        tensor = node.args[0]
+        assert isinstance(tensor, fx.Node)
+        if tensor.op in ("placeholder", "get_attr"):
+            last = max((position[user] for user in node.users), default=position[node])
+            yield IndivisibleRegion(position[node], last, "a tensor with a hook")
+        else:
+            yield IndivisibleRegion(position[tensor], position[node], "a tensor with a hook")
 
 
 def _streams(graph: fx.Graph, position: dict[fx.Node, int]) -> Iterator[IndivisibleRegion]:
@@ -133,7 +149,7 @@ def _operator_name(node: fx.Node) -> str:
 
 def _nodes_in(argument: Any) -> list[fx.Node]:
     found: list[fx.Node] = []
-    fx.node.map_arg(argument, found.append)
+    map_arg(argument, found.append)
     return found
 
 

@@ -155,9 +155,11 @@ def _own_tracing_context() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _running_on(fake_mode: FakeTensorMode) -> Iterator[None]:
-    """Lets higher-order operators whose bodies hold real tensors run on fake inputs."""
+    """Prepares for running a graph on fake tensors between two compiles on the same ones."""
     shape_env = fake_mode.shape_env
+    fake_mode.epoch += 1  # sizes that depend on data were given names in the compile before
     with (
+        # Bodies of higher-order operators may hold real tensors.
         mock.patch.object(fake_mode, "allow_non_fake_inputs", True),
         fake_mode,
         contextlib.nullcontext()
@@ -165,6 +167,7 @@ def _running_on(fake_mode: FakeTensorMode) -> Iterator[None]:
         else shape_env.ignore_fresh_unbacked_symbols(),
     ):
         yield
+    fake_mode.epoch += 1
 
 
 def _fake_mode(values: Sequence[Any]) -> FakeTensorMode:

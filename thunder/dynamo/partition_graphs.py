@@ -89,8 +89,8 @@ class PartitionBuilder:
             copies[node] = _placeholder(graph, node)
 
         def copy(node: fx.Node) -> fx.Node:
-            if node not in copies:
-                copies[node] = graph.node_copy(node)
+            if node not in copies:  # an attribute, or arithmetic
+                copies[node] = graph.node_copy(node, copy)
             return copies[node]
 
         for name, inputs, outputs in zip(names, self.inputs, self.outputs, strict=True):
@@ -126,8 +126,23 @@ class PartitionBuilder:
         return sorted(found, key=self.position.__getitem__)
 
     def _outputs(self, index: int) -> list[fx.Node]:
-        used = set(self.graph.output_node().all_input_nodes).union(*self.inputs)
+        used = set(self._used_by_caller()).union(*self.inputs)
         return [node for node in self.graph.nodes if self.owner.get(node) == index and node in used]
+
+    def _used_by_caller(self) -> list[fx.Node]:
+        """Returns the values of partitions that the output takes, or arithmetic on its way there.
+
+        That arithmetic belongs to no partition: the caller does it.
+        """
+        found: list[fx.Node] = []
+        pending = list(self.graph.output_node().all_input_nodes)
+        while pending:
+            node = pending.pop()
+            if node in self.owner:
+                found.append(node)
+            else:
+                pending += node.all_input_nodes
+        return found
 
     def _fill(
         self,
@@ -167,7 +182,7 @@ def _placeholder(graph: fx.Graph, node: fx.Node) -> fx.Node:
         made = graph.create_node("placeholder", node.name, name=node.name)
         made.meta = {k: v for k, v in node.meta.items() if k not in _NOT_OF_PLACEHOLDERS}
     # AOTAutograd reads where Dynamo found an input; values made in between come from nowhere.
-    made._dynamo_source = getattr(node, "_dynamo_source", None)  # type: ignore[attr-defined]
+    made._dynamo_source = getattr(node, "_dynamo_source", None)  # pyright: ignore[reportAttributeAccessIssue] - of Dynamo
     return made
 
 

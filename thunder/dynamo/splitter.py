@@ -18,13 +18,14 @@ from torch import fx
 from torch._ops import HigherOrderOperator
 
 from thunder.dynamo.ambient_state import AmbientState, ambient_states, is_marker
-from thunder.dynamo.crossing import is_element, localize
+from thunder.dynamo.crossing import is_arithmetic, is_element, localize
 from thunder.dynamo.crossing_changes import Isolation, crossing_changes, isolate
 from thunder.dynamo.effects import mutated_inputs
 from thunder.dynamo.indivisible_regions import IndivisibleRegion, indivisible_regions, join
 from thunder.dynamo.node_values import input_storages, is_scalar, is_structured, storages, value_of
 from thunder.dynamo.partition_graphs import PartitionBuilder
 from thunder.dynamo.split_reason import SplitReason, SplitReasonKind
+from thunder.dynamo.unneeded_gradients import detach_unneeded
 from thunder.trace.copying import copy_graph_module
 
 
@@ -183,8 +184,12 @@ def _units(
 
 
 def _is_core(node: fx.Node) -> bool:
-    """Whether a node is placed by its position; elements of tuples follow what gives the tuple."""
-    if node.op in ("placeholder", "get_attr", "output") or is_marker(node):
+    """Whether a node is placed by its position.
+
+    Elements of tuples follow what gives the tuple, and arithmetic on sizes is done where its
+    result is used.
+    """
+    if node.op in ("placeholder", "get_attr", "output") or is_marker(node) or is_arithmetic(node):
         return False
     return not (is_element(node) and node.all_input_nodes[0].op != "placeholder")
 
@@ -220,7 +225,7 @@ def _whole_region(
 def _owners(graph: fx.Graph, runs: Sequence[_Run]) -> dict[fx.Node, int]:
     owner = {node: index for index, run in enumerate(runs) for node in run.nodes}
     for node in graph.nodes:
-        if is_element(node) and node not in owner:
+        if is_element(node) and node not in owner and node.all_input_nodes[0] in owner:
             owner[node] = owner[node.all_input_nodes[0]]
     return owner
 
@@ -233,9 +238,9 @@ def _build(
 ) -> SplitGraph:
     owner = _owners(working.graph, runs)
     clones = isolate(working.graph, owner, isolations)
+    detach_unneeded(working.graph, owner)
     localize(working.graph, owner)
-    cores = [[node for node in run.nodes if node in owner] for run in runs]
-    builder = PartitionBuilder(working, owner, cores, states, clones)
+    builder = PartitionBuilder(working, owner, [run.nodes for run in runs], states, clones)
     partitions = tuple(
         Partition(
             name=f"{run.kind.value}_{index}",

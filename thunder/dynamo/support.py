@@ -144,9 +144,7 @@ def _reason_in_body(
 def _failure(node: fx.Node, error: Exception) -> SplitReason:
     has_no_rule = isinstance(error, UnsupportedOperatorException | NotImplementedError)
     return SplitReason(
-        kind=SplitReasonKind.NO_META_KERNEL
-        if has_no_rule
-        else SplitReasonKind.FAKE_TENSOR_FAILURE,
+        kind=SplitReasonKind.NO_META_KERNEL if has_no_rule else SplitReasonKind.FAKE_TENSOR_FAILURE,
         info=(
             f"{_operator(node)} has no rule for the shape and dtype of its result"
             if has_no_rule

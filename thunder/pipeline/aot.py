@@ -31,6 +31,7 @@ class GraphCompiler(Protocol):
         example_inputs: Sequence[Any],
         direction: Direction,
         aot_arguments: Mapping[str, Any],
+        /,
     ) -> Callable[[list[Any]], Sequence[Any]]:
         """Returns the compiled graph: takes one list of inputs, which it may clear."""
         ...
