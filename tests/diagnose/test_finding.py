@@ -1,5 +1,9 @@
 """What counts as the same failure."""
 
+import subprocess
+
+from torch._inductor.exc import InductorError
+
 from thunder.diagnose.finding import Finding, Kind
 
 
@@ -41,3 +45,17 @@ def test_crashes_differ_by_signal():
     segfault = Finding(kind=Kind.CRASHES, signal=-11)
     assert segfault.is_like(segfault)
     assert not Finding(kind=Kind.CRASHES, signal=-6).is_like(segfault)
+
+
+def test_the_command_line_of_a_compiler_is_no_cause():
+    command = subprocess.CalledProcessError(1, ["g++", "a1b2.cpp"])
+    assert _of(RuntimeError("C++ compile error"), command).text == "RuntimeError: C++ compile error"
+
+
+def test_what_inductor_raises_is_told_by_its_first_line():
+    inner = RuntimeError("C++ compile error\nCommand:\ng++ a1b2.cpp")
+    try:
+        raise InductorError(inner, None) from None
+    except InductorError as error:
+        assert Finding.of_error(error).type_name == "InductorError"
+        assert "a1b2" not in Finding.of_error(error).message_head

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
+import subprocess
 from dataclasses import dataclass
 
 from torch._dynamo.exc import BackendCompilerFailed
@@ -84,10 +85,12 @@ class Finding:
 def _cause(error: BaseException) -> BaseException:
     """Returns the first of the exceptions that led to this one."""
     while True:
-        # Dynamo cuts the chain and keeps what a backend raised aside.
-        inner = error.inner_exception if isinstance(error, BackendCompilerFailed) else None
-        following = inner or error.__cause__
-        if following is None:
+        following = error.__cause__
+        # Dynamo cuts the chain and keeps what a backend raised aside. InductorError, a subclass,
+        # stays: what it keeps names files by hashes.
+        if type(error) is BackendCompilerFailed:
+            following = error.inner_exception
+        if following is None or isinstance(following, subprocess.CalledProcessError):
             return error
         error = following
 
