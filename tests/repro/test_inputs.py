@@ -197,6 +197,27 @@ def test_what_cannot_be_made_says_so_when_the_script_runs():
     assert any("FILL IN" in note for note in source.notes)
 
 
+class Broken:
+    """Fails at whatever is asked of it."""
+
+    def constructor_arguments(self):
+        raise RuntimeError("no arguments today")
+
+
+def test_what_cannot_be_recorded_does_not_stop_the_recording():
+    recorded = recorded_by_name(x=Broken(), y=torch.ones(2))
+    (note,) = recorded.notes
+    assert note.startswith("x is a Broken that could not be recorded (RuntimeError: no arguments")
+    assert remade(record_inputs([torch.ones(2)]))["input_0"].tolist() == [1, 1]
+
+
+def test_nested_tensors_are_gaps():
+    values = [torch.randn(2, 3), torch.randn(4, 3)]
+    nested = torch.nested.nested_tensor(values, layout=torch.jagged)
+    captured = Captured(lambda x: x * 2, nested)
+    assert any("layout torch.jagged" in note for note in captured.inputs.notes)
+
+
 def test_recording_keeps_nothing_large_alive():
     big, parameter = torch.randn(1 << 16), torch.nn.Parameter(torch.randn(8))
     small = torch.arange(5)

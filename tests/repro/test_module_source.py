@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
+import numpy as np
 import pytest
 import torch
 from torch import fx
@@ -171,6 +172,14 @@ def test_what_has_no_source_is_named(tmp_path):
 
 def pick(x, _):
     return x
+
+
+def test_numpy_functions(tmp_path):
+    captured = Captured(lambda x: np.sin(x) + x.sum(), np.ones(3))
+    source = module_source(captured.graph_module)
+    assert source.faithful
+    (found,) = make(source, tmp_path).Module()(torch.ones(3, dtype=torch.float64))
+    np.testing.assert_allclose(found, np.sin(1) + 3)
 
 
 def test_randomness_and_precision_are_noticed():

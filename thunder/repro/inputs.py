@@ -183,7 +183,8 @@ def record_inputs(
         for value, fake in zip(values, fakes, strict=True):
             recorder.learn(value, fake)
         unique = unique_names(names, len(values))
-        records = [recorder.record(*each) for each in zip(unique, values, fakes, strict=True)]
+        each = zip(unique, values, fakes, strict=True)
+        records = [recorder.record_or_note(*one) for one in each]
         return RecordedInputs(
             inputs=tuple(records),
             memories=recorder.memories(),
@@ -237,6 +238,14 @@ class _Recorder:
         else:
             self.symbols.bind(fake, value if type(value) is int else None)
 
+    def record_or_note(self, name: str, value: Any, fake: Any) -> Record:
+        """Records one input; one that cannot be must not stop a compile, and gets a note."""
+        try:
+            return self.record(name, value, fake)
+        except Exception as error:  # noqa: BLE001 - the fence around what users pass
+            what = f"a {type(value).__qualname__} that could not be recorded"
+            return self._gap(name, f"{what} ({type(error).__name__}: {error})")
+
     def record(self, name: str, value: Any, fake: Any) -> Record:
         """Records one input."""
         match value:
@@ -245,6 +254,8 @@ class _Recorder:
                 return self._tensor(name, value, like)
             case bool():
                 return ValueRecord(name=name, source=value_source(value))
+            case torch.SymInt() if value.node.is_nested_int():
+                return self._gap(name, "the ragged size of a nested tensor")
             case int() | torch.SymInt():
                 real = value if isinstance(value, int) else None
                 return NumberRecord(name=name, number=self.symbols.resolve(fake, real))
@@ -264,6 +275,10 @@ class _Recorder:
             made.append(memory)
         return tuple(made)
 
+    def _gap(self, name: str, what: str) -> ValueRecord:
+        self.notes.append(f"{name} is {what}: FILL IN")
+        return ValueRecord(name=name, source=ValueSource(expression="None", missing=(what,)))
+
     def _container(self, name: str, value: Any) -> ContainerRecord:
         children = list(value.values()) if isinstance(value, dict) else list(value)
         keys = tuple(map(value_source, value)) if isinstance(value, dict) else None
@@ -273,12 +288,11 @@ class _Recorder:
         return ContainerRecord(name=name, kind=type(value), keys=keys, children=tuple(records))
 
     def _tensor(self, name: str, value: torch.Tensor, fake: torch.Tensor) -> Record:
-        if is_traceable_wrapper_subclass(value):
+        if is_traceable_wrapper_subclass(value) and not value.is_nested:
             return self._wrapper(name, value, fake)
         if value.layout is not torch.strided or value.is_quantized:
-            what = f"a tensor of layout {value.layout}, shape {list(value.shape)}, {value.dtype}"
-            self.notes.append(f"{name} is {what}: FILL IN")
-            return ValueRecord(name=name, source=ValueSource(expression="None", missing=(what,)))
+            sizes = "" if value.is_nested else f", shape {list(value.shape)}"
+            return self._gap(name, f"a tensor of layout {value.layout}{sizes}, {value.dtype}")
         sizes = [
             self.symbols.resolve(symbolic, real if isinstance(real, int) else None)
             for symbolic, real in zip(_geometry(fake), _geometry(value), strict=True)

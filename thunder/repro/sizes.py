@@ -78,7 +78,7 @@ class Symbols:
             return
         for symbol in expression.free_symbols:
             hint = symbolic.node.shape_env.backed_var_to_val.get(symbol)
-            if hint is not None:
+            if getattr(hint, "is_Integer", isinstance(hint, int)):  # a ragged size is none
                 self._values.setdefault(symbol, int(hint))
 
     def resolve(self, symbolic: Any, real: int | None) -> Size:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import torch
+import torch._dynamo.utils
 
 from thunder.repro.collecting import SourceCollector, is_installed
 from thunder.repro.functions import define_function
@@ -24,6 +25,13 @@ from thunder.repro.recipes import Exactly, Target
 from thunder.trace.literals import literal, qualified_name
 
 _EXACT_ELEMENTS = 1024
+
+_NUMPY_WRAPPERS = {
+    torch._dynamo.utils.numpy_to_tensor_wrapper: "f",
+    torch._dynamo.utils.numpy_method_wrapper: "method",
+    torch._dynamo.utils.numpy_operator_wrapper: "op",
+}
+"""What Dynamo's graphs call for NumPy's functions, and the argument that made each."""
 
 
 @runtime_checkable
@@ -155,6 +163,9 @@ def _by_construction(value: Any, collector: SourceCollector) -> str | None:
             return None if owner == "None" else f"{owner}.{value.__name__}"
         case type():
             return None
+        case _ if type(value) in _NUMPY_WRAPPERS:
+            argument = _NUMPY_WRAPPERS[type(value)]
+            return _constructor(type(value), {argument: getattr(value, argument)}, collector)
         case SaysHowItWasMade():
             arguments = value.constructor_arguments()
             return _constructor(type(value), arguments, collector)
