@@ -68,7 +68,7 @@ def crossing_changes(
         states: The ambient state before each node.
     """
     changes = _Changes(graph, owner, _remembered(graph, states))
-    regions: list[IndivisibleRegion] = []
+    regions = changes.unrecorded_views(states)
     isolations: list[Isolation] = []
     for (piece, key), last in changes.last.items():
         incoming = changes.incoming.get((piece, key), [])
@@ -136,6 +136,28 @@ class _Changes:
             if self.owner.get(node) == piece and is_new and users:
                 last = max(self.position[user] for user in users)
                 regions.append(IndivisibleRegion(self.position[node], last, "a changed view"))
+        return regions
+
+    def unrecorded_views(self, states: Mapping[fx.Node, AmbientState]) -> list[IndivisibleRegion]:
+        """Finds views made under `torch.no_grad` that another piece uses with gradients.
+
+        No gradient flows through such a view, but AOTAutograd makes it anew outside of its mode.
+        """
+        regions = []
+        for node in self.owner:
+            if states[node].grad_enabled or not requires_grad(node):
+                continue
+            users = [
+                user
+                for user in node.users
+                if self.owner.get(user, self.owner[node]) != self.owner[node]
+                and states[user].grad_enabled
+            ]
+            is_new = all(value_of(used) is not value_of(node) for used in node.all_input_nodes)
+            if users and is_new:
+                last = max(self.position[user] for user in users)
+                what = "a view without gradient"
+                regions.append(IndivisibleRegion(self.position[node], last, what))
         return regions
 
     def _note_changes(self, node: fx.Node) -> None:
