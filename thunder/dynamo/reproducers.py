@@ -88,7 +88,7 @@ def region_script(
     thunder = thunderfx_source({**user_options(region.options), **changed_options})
     return ReproScript(
         title=title,
-        module=module_source(region.graph_module),
+        module=module_source(region.graph_module, store_values=serialize_inputs),
         inputs=region.inputs,
         compilers=(thunder, torch_compile_source(), EAGER) if benchmark else (thunder,),
         kind=ScriptKind.BENCHMARK if benchmark else ScriptKind.RUN,
