@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from torch import fx
 
-from thunder.dynamo.ambient_state import is_marker
-from thunder.dynamo.effects import has_effects, mutated_inputs
-from thunder.dynamo.node_values import input_storages, storages
+from thunder.dynamo.splitting.ambient_state import is_marker
+from thunder.dynamo.splitting.effects import has_effects, mutated_inputs
+from thunder.dynamo.splitting.node_values import input_storages, storages
 
 
 def cleanup(graph_module: fx.GraphModule) -> bool:

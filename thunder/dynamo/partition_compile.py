@@ -107,6 +107,7 @@ class _CompilingRun(fx.Interpreter):
         self.fake_mode = fake_mode
         self.compiled: dict[str, Callable[..., Sequence[Any]]] = {}
         self.example_inputs: dict[str, tuple[Any, ...]] = {}
+        self.answered_ddp = False
 
     def call_module(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compiles a partition, then runs it."""
@@ -118,13 +119,31 @@ class _CompilingRun(fx.Interpreter):
             graph_module.graph.find_nodes(op="placeholder"), inputs, strict=True
         ):
             node.meta["example_value"] = value
-        with _own_tracing_context():
+        with _own_tracing_context() as context:
             self.compiled[target] = self.compilers[partition.kind](
                 partition, graph_module, list(inputs)
             )
         self.example_inputs[target] = inputs
         with _running_on(self.fake_mode):
-            return _FakeRun(partition.graph_module, self.fake_mode).run(*inputs)
+            outputs = _FakeRun(partition.graph_module, self.fake_mode).run(*inputs)
+        if context is not None:
+            self._answer_ddp(context, outputs)
+        return outputs
+
+    def _answer_ddp(self, context: TracingContext, outputs: Sequence[Any]) -> None:
+        """Lets one partition, the first with a gradient, stand for all to DDPOptimizer.
+
+        For each graph that it hands to a backend, DDPOptimizer expects what AOTAutograd left in
+        the tracing context, and counts one compile of a backward.
+        """
+        outer = TracingContext.get()
+        has_gradient = any(getattr(value, "requires_grad", False) for value in outputs)
+        if outer.ddp_optimizer_ctx is None or self.answered_ddp:
+            return
+        outer.fw_metadata = context.fw_metadata
+        if has_gradient:
+            context.ddp_optimizer_ctx = outer.ddp_optimizer_ctx
+            self.answered_ddp = True
 
 
 @final
@@ -142,15 +161,20 @@ class _FakeRun(PropagateUnbackedSymInts):
 
 
 @contextlib.contextmanager
-def _own_tracing_context() -> Iterator[None]:
+def _own_tracing_context() -> Iterator[TracingContext | None]:
     """Gives AOTAutograd a tracing context to write to, that no other partition writes to.
 
     The backward is often compiled later, in the context that its forward left behind; there it
     looks up which inputs it may overwrite. Guards and the fake mode are shared.
     """
-    context = TracingContext.try_get()
-    with contextlib.nullcontext() if context is None else tracing(copy.copy(context)):
-        yield
+    outer = TracingContext.try_get()
+    if outer is None:
+        yield None
+        return
+    context = copy.copy(outer)
+    context.ddp_optimizer_ctx = None
+    with tracing(context):
+        yield context
 
 
 @contextlib.contextmanager

@@ -17,15 +17,25 @@ import torch
 from torch import fx
 from torch._ops import HigherOrderOperator
 
-from thunder.dynamo.ambient_state import AmbientState, ambient_states, is_marker
-from thunder.dynamo.crossing import is_arithmetic, is_element, localize
-from thunder.dynamo.crossing_changes import Isolation, crossing_changes, isolate
-from thunder.dynamo.effects import mutated_inputs
-from thunder.dynamo.indivisible_regions import IndivisibleRegion, indivisible_regions, join
-from thunder.dynamo.node_values import input_storages, is_scalar, is_structured, storages, value_of
-from thunder.dynamo.partition_graphs import PartitionBuilder
 from thunder.dynamo.split_reason import SplitReason, SplitReasonKind
-from thunder.dynamo.unneeded_gradients import detach_unneeded
+from thunder.dynamo.splitting.ambient_state import AmbientState, ambient_states, is_marker
+from thunder.dynamo.splitting.crossing import is_arithmetic, is_element, localize
+from thunder.dynamo.splitting.crossing_changes import Isolation, crossing_changes, isolate
+from thunder.dynamo.splitting.effects import mutated_inputs
+from thunder.dynamo.splitting.indivisible_regions import (
+    IndivisibleRegion,
+    indivisible_regions,
+    join,
+)
+from thunder.dynamo.splitting.node_values import (
+    input_storages,
+    is_scalar,
+    is_structured,
+    storages,
+    value_of,
+)
+from thunder.dynamo.splitting.partition_graphs import PartitionBuilder
+from thunder.dynamo.splitting.unneeded_gradients import detach_unneeded
 from thunder.trace.copying import copy_graph_module
 
 

@@ -24,9 +24,9 @@ from torch._subclasses.fake_tensor import (
 from torch.fx.experimental.proxy_tensor import ProxyTorchDispatchMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-from thunder.dynamo.excluded_ops import ExcludedOp, exclusion_predicate, node_operator
-from thunder.dynamo.node_values import value_of
 from thunder.dynamo.split_reason import SplitReason, SplitReasonKind, describe_exception
+from thunder.dynamo.splitting.excluded_ops import ExcludedOp, exclusion_predicate, node_operator
+from thunder.dynamo.splitting.node_values import value_of
 from thunder.trace.source_lines import source_line
 
 

@@ -20,7 +20,7 @@ from torch.fx.node import map_arg
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from thunder.dynamo.node_values import fresh_like, value_of
+from thunder.dynamo.splitting.node_values import fresh_like, value_of
 
 _ASSIGNMENTS = {
     operator.setitem,

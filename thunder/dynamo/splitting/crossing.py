@@ -19,8 +19,8 @@ from torch._ops import HigherOrderOperator
 from torch.fx.experimental.symbolic_shapes import free_symbols, free_unbacked_symbols
 from torch.fx.node import map_arg
 
-from thunder.dynamo.ambient_state import is_marker
-from thunder.dynamo.node_values import is_scalar, is_structured, value_of
+from thunder.dynamo.splitting.ambient_state import is_marker
+from thunder.dynamo.splitting.node_values import is_scalar, is_structured, value_of
 
 _CALLS = ("call_function", "call_method")
 

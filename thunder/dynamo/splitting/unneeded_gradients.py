@@ -14,8 +14,14 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensor
 
-from thunder.dynamo.effects import mutated_inputs
-from thunder.dynamo.node_values import fresh_like, requires_grad, storages, value_of
+from thunder.dynamo.splitting.effects import mutated_inputs
+from thunder.dynamo.splitting.node_values import (
+    SCALARS,
+    fresh_like,
+    requires_grad,
+    storages,
+    value_of,
+)
 
 
 def detach_unneeded(graph: fx.Graph, owner: dict[fx.Node, int]) -> None:
@@ -55,7 +61,17 @@ def _needed(graph: fx.Graph) -> set[fx.Node]:
     need(graph.output_node().all_input_nodes)
     for node in reversed(graph.nodes):
         changed = {key for each in mutated_inputs(node) for key in storages(each)}
-        passes_on = node in needed and requires_grad(node)
+        passes_on = node in needed and not _stops_gradient(node)
         if passes_on or changed & memory or node.target is torch.autograd.grad:
             need(node.all_input_nodes)
     return needed
+
+
+def _stops_gradient(node: fx.Node) -> bool:
+    """Whether it is certain that no gradient flows through a node."""
+    value = value_of(node)
+    elements = value if isinstance(value, tuple | list) else [value]
+    return all(
+        isinstance(each, SCALARS) or (type(each) is FakeTensor and not each.requires_grad)
+        for each in elements
+    )

@@ -18,10 +18,10 @@ from torch import fx
 from torch._prims_common import is_non_overlapping_and_dense_or_false
 from torch._subclasses.fake_tensor import FakeTensor
 
-from thunder.dynamo.ambient_state import AmbientState
-from thunder.dynamo.effects import mutated_inputs
-from thunder.dynamo.indivisible_regions import IndivisibleRegion
-from thunder.dynamo.node_values import (
+from thunder.dynamo.splitting.ambient_state import AmbientState
+from thunder.dynamo.splitting.effects import mutated_inputs
+from thunder.dynamo.splitting.indivisible_regions import IndivisibleRegion
+from thunder.dynamo.splitting.node_values import (
     fresh_like,
     requires_grad,
     storages,
@@ -104,6 +104,10 @@ class _Changes:
         self.owner = owner
         self.position = {node: index for index, node in enumerate(graph.nodes)}
         self.storages = {node: storages(node) for node in graph.nodes}
+        self.members: dict[int, list[fx.Node]] = {}
+        for node, keys in self.storages.items():
+            for key in keys:
+                self.members.setdefault(key, []).append(node)
         self.last: dict[tuple[int, int], int] = {}
         self.incoming: dict[tuple[int, int], list[fx.Node]] = {}
         self.first_use: dict[tuple[int, int], int] = {}
@@ -126,7 +130,7 @@ class _Changes:
         the change brought, or fails when one of them was made under `torch.no_grad`.
         """
         incoming = self.incoming.get((piece, key), [])
-        members = [node for node in self.graph.nodes if key in self.storages[node]]
+        members = self.members[key]
         if not incoming or not any(map(requires_grad, members)):
             return []
         regions = []
@@ -186,18 +190,15 @@ class _Changes:
         value = value_of(tensor)
         if type(value) is not FakeTensor or not is_non_overlapping_and_dense_or_false(value):
             return False
-        for node in self.graph.nodes:
-            lies_there = key in self.storages[node]
-            if lies_there and (node not in self.owner or _may_view_attribute(node)):
+        for member in self.members[key]:
+            if member not in self.owner or _may_view_attribute(member):
                 return False
-            if self.owner.get(node, -1) < piece and node.op != "output":
-                continue
-            if key in _changed(node) and node.target in _REPLACE_MEMORY:
+            later = [user for user in member.users if self.owner.get(user, piece) >= piece]
+            if any(user.target in _REPLACE_MEMORY and key in _changed(user) for user in later):
                 return False
-            for used in node.all_input_nodes:
-                is_before = self.owner.get(used, -1) < piece
-                if is_before and key in self.storages[used] and value_of(used) is not value:
-                    return False
+            is_before = self.owner[member] < piece
+            if is_before and later and value_of(member) is not value:
+                return False
         return True
 
 

@@ -16,8 +16,8 @@ from torch import fx
 from torch._ops import HigherOrderOperator, OpOverload
 from torch.fx.node import map_arg
 
-from thunder.dynamo.ambient_state import find_torch_function, is_marker
-from thunder.dynamo.node_values import value_of
+from thunder.dynamo.splitting.ambient_state import find_torch_function, is_marker
+from thunder.dynamo.splitting.node_values import value_of
 
 
 @dataclass(frozen=True, slots=True)

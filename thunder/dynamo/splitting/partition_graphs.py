@@ -9,9 +9,9 @@ from typing import final
 import torch
 from torch import fx
 
-from thunder.dynamo import ambient_state
-from thunder.dynamo.ambient_state import AmbientState, is_marker
-from thunder.dynamo.crossing import symbol_definitions, symbols_of
+from thunder.dynamo.splitting import ambient_state
+from thunder.dynamo.splitting.ambient_state import AmbientState, is_marker
+from thunder.dynamo.splitting.crossing import symbol_definitions, symbols_of
 from thunder.trace.copying import inherit_from_dynamo, make_graph_module
 
 # What is true of a node and not of a placeholder that stands for it in another graph.
@@ -51,8 +51,15 @@ class PartitionBuilder:
         self.states = states
         self.clones = clones
         self.position = {node: index for index, node in enumerate(self.graph.nodes)}
+        self.own: list[list[fx.Node]] = [[] for _ in cores]
+        for node in self.graph.nodes:
+            if node in owner:
+                self.own[owner[node]].append(node)
+        self.markers = [node for node in self.graph.nodes if is_marker(node)]
+        self.definitions = symbol_definitions(self.graph)
         self.inputs = [self._inputs(index) for index in range(len(cores))]
-        self.outputs = [self._outputs(index) for index in range(len(cores))]
+        used = set(self._used_by_caller()).union(*self.inputs)
+        self.outputs = [[node for node in own if node in used] for own in self.own]
 
     def partition(self, index: int) -> fx.GraphModule:
         """Builds the graph module of a partition: takes its inputs, returns a tuple.
@@ -113,21 +120,16 @@ class PartitionBuilder:
     def _inputs(self, index: int) -> list[fx.Node]:
         found = {
             used
-            for node in self.graph.nodes
-            if self.owner.get(node) == index
+            for node in self.own[index]
             for used in node.all_input_nodes
             if self.owner.get(used) != index and used.op != "get_attr"
         }
         # Where a size is symbolic, the symbol itself comes along.
         symbols = {symbol for node in found for symbol in symbols_of(node)}
-        for symbol, definition in symbol_definitions(self.graph).items():
+        for symbol, definition in self.definitions.items():
             if symbol in symbols and self.owner.get(definition, -1) < index:
                 found.add(definition)
         return sorted(found, key=self.position.__getitem__)
-
-    def _outputs(self, index: int) -> list[fx.Node]:
-        used = set(self._used_by_caller()).union(*self.inputs)
-        return [node for node in self.graph.nodes if self.owner.get(node) == index and node in used]
 
     def _used_by_caller(self) -> list[fx.Node]:
         """Returns the values of partitions that the output takes, or arithmetic on its way there.
@@ -158,11 +160,9 @@ class PartitionBuilder:
                 copies[node] = graph.node_copy(node, copy)
         for marker in self.states[core[0]].markers:
             copies[marker] = ambient_state.enter(graph, marker, copy)
-        for node in self.graph.nodes:
-            inside = first < self.position[node] < last
-            if node in copies:
-                continue
-            if self.owner.get(node) == index or (inside and is_marker(node)):
+        inside = [node for node in self.markers if first < self.position[node] < last]
+        for node in sorted([*self.own[index], *inside], key=self.position.__getitem__):
+            if node not in copies:
                 copies[node] = graph.node_copy(node, copy)
         for marker in reversed(self._state_behind(core[-1]).markers):
             ambient_state.leave(graph, marker, copies[marker])
