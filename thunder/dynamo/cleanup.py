@@ -12,7 +12,7 @@ from torch import fx
 
 from thunder.dynamo.splitting.ambient_state import is_marker
 from thunder.dynamo.splitting.effects import has_effects, mutated_inputs
-from thunder.dynamo.splitting.node_values import input_storages, storages
+from thunder.dynamo.splitting.node_values import input_storages, lasting_memory, storages
 
 
 def cleanup(graph_module: fx.GraphModule) -> bool:
@@ -36,7 +36,7 @@ def cleanup(graph_module: fx.GraphModule) -> bool:
         (True, ['x', 'add', 'output'])
     """
     graph = graph_module.graph
-    memory = _lasting_memory(graph)
+    memory = lasting_memory(graph)
     removed = False
     for node in reversed(list(graph.nodes)):
         if not node.users and _is_removable(node, memory):
@@ -47,12 +47,6 @@ def cleanup(graph_module: fx.GraphModule) -> bool:
     if removed:
         graph_module.recompile()
     return removed
-
-
-def _lasting_memory(graph: fx.Graph) -> set[int]:
-    """Returns keys of the memory that is there before the graph runs."""
-    given = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
-    return set().union(*map(storages, given))
 
 
 def _is_removable(node: fx.Node, memory: set[int]) -> bool:

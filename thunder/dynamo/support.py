@@ -29,6 +29,8 @@ from thunder.dynamo.splitting.excluded_ops import ExcludedOp, exclusion_predicat
 from thunder.dynamo.splitting.node_values import value_of
 from thunder.trace.source_lines import source_line
 
+_CALLS = ("call_function", "call_method", "call_module")
+
 
 def find_unsupported(
     graph_module: fx.GraphModule,
@@ -39,8 +41,8 @@ def find_unsupported(
     """Finds the nodes that cannot be in a thunder region.
 
     Args:
-        graph_module: A captured graph. Nodes without an example value get one
-            (`meta["example_value"]`) when they can be run on fake tensors.
+        graph_module: A captured graph. When it does not come from Dynamo, nodes get example
+            values (`meta["example_value"]`).
         exclude_ops: The operators that the user leaves to Inductor.
         example_inputs: One value for each placeholder, real or fake. Needed when placeholders have
             no example values.
@@ -73,9 +75,7 @@ def find_unsupported(
 def propagate_example_values(
     graph_module: fx.GraphModule, example_inputs: Sequence[Any] = ()
 ) -> dict[fx.Node, Exception]:
-    """Gives nodes their missing example values by running them on fake tensors.
-
-    Nothing is run when only such nodes lack a value for which Dynamo never keeps one.
+    """Gives the nodes of a graph that Dynamo has not seen their example values.
 
     Args:
         graph_module: A captured graph; `meta["example_value"]` is filled in.
@@ -84,7 +84,8 @@ def propagate_example_values(
     Returns:
         What was raised, for each node that failed. What depends on such a node was not run.
     """
-    if not any(map(_lacks_value, graph_module.graph.nodes)):
+    calls = [node for node in graph_module.graph.nodes if node.op in _CALLS]
+    if any(value_of(node) is not None for node in calls):
         return {}
     placeholders = graph_module.graph.find_nodes(op="placeholder")
     values = list(example_inputs) or [value_of(node) for node in placeholders]
@@ -171,17 +172,6 @@ def _is_traceable(operator: HigherOrderOperator) -> bool:
     return ProxyTorchDispatchMode in operator.python_key_table
 
 
-def _lacks_value(node: fx.Node) -> bool:
-    if node.op == "placeholder":
-        return value_of(node) is None
-    if node.op not in ("call_function", "call_method", "call_module") or value_of(node) is not None:
-        return False
-    # Dynamo keeps none for markers and assignments, and none for the elements of `tolist`.
-    return bool(node.users and node.all_input_nodes) and not all(
-        user.target == "item" for user in node.users
-    )
-
-
 @final
 class _Propagation(fx.Interpreter):
     """Runs a graph on fake tensors, past nodes that fail.
@@ -210,8 +200,8 @@ class _Propagation(fx.Interpreter):
         except Exception as error:  # noqa: BLE001 (a probe: any operator may fail in any way)
             self.failures[n] = error
             return self._UNKNOWN
-        if n.op not in ("get_attr", "output"):
-            n.meta.setdefault("example_value", value)
+        if n.op != "output" and not isinstance(value, torch.nn.Module):
+            n.meta["example_value"] = value
         return value
 
 

@@ -23,6 +23,7 @@ from thunder.dynamo.splitting.effects import mutated_inputs
 from thunder.dynamo.splitting.indivisible_regions import IndivisibleRegion
 from thunder.dynamo.splitting.node_values import (
     fresh_like,
+    lasting_memory,
     requires_grad,
     storages,
     value_of,
@@ -103,6 +104,7 @@ class _Changes:
         self.graph = graph
         self.owner = owner
         self.position = {node: index for index, node in enumerate(graph.nodes)}
+        self.lasting_memory = lasting_memory(graph)
         self.storages = {node: storages(node) for node in graph.nodes}
         self.members: dict[int, list[fx.Node]] = {}
         for node, keys in self.storages.items():
@@ -188,10 +190,12 @@ class _Changes:
     def can_be_cloned(self, tensor: fx.Node, piece: int, key: int) -> bool:
         """Whether nobody can tell when a piece changes a clone of a tensor in its place."""
         value = value_of(tensor)
+        if key in self.lasting_memory:
+            return False
         if type(value) is not FakeTensor or not is_non_overlapping_and_dense_or_false(value):
             return False
         for member in self.members[key]:
-            if member not in self.owner or _may_view_attribute(member):
+            if member not in self.owner:
                 return False
             later = [user for user in member.users if self.owner.get(user, piece) >= piece]
             if any(user.target in _REPLACE_MEMORY and key in _changed(user) for user in later):
@@ -264,7 +268,3 @@ def _remembered(graph: fx.Graph, states: Mapping[fx.Node, AmbientState]) -> set[
         if recorded or not found.isdisjoint(node.users):
             found.add(node)
     return found
-
-
-def _may_view_attribute(node: fx.Node) -> bool:
-    return any(used.op == "get_attr" and value_of(used) is None for used in node.all_input_nodes)

@@ -56,6 +56,21 @@ def input_storages(node: fx.Node) -> frozenset[int]:
     return frozenset().union(*(storages(used) for used in node.all_input_nodes))
 
 
+def lasting_memory(graph: fx.Graph) -> set[int]:
+    """Returns keys of the memory that is there before a graph runs, in inputs and attributes.
+
+    Args:
+        graph: A captured graph.
+    """
+    keys: set[int] = set()
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr"):
+            keys |= storages(node)
+            if value_of(node) is None:  # what views it is known by its users only
+                keys = keys.union(*map(storages, node.users))
+    return keys
+
+
 def requires_grad(node: fx.Node) -> bool:
     """Whether any tensor that a node gives requires a gradient."""
     value = value_of(node)

@@ -18,6 +18,7 @@ from thunder.dynamo.splitting.effects import mutated_inputs
 from thunder.dynamo.splitting.node_values import (
     SCALARS,
     fresh_like,
+    lasting_memory,
     requires_grad,
     storages,
     value_of,
@@ -49,8 +50,7 @@ def detach_unneeded(graph: fx.Graph, owner: dict[fx.Node, int]) -> None:
 def _needed(graph: fx.Graph) -> set[fx.Node]:
     """Finds the nodes whose gradient may be asked for through the graph's output."""
     needed: set[fx.Node] = set()
-    given = [node for node in graph.nodes if node.op in ("placeholder", "get_attr")]
-    memory = {key for node in given for key in storages(node)}
+    memory = lasting_memory(graph)
 
     def need(nodes: Iterable[fx.Node]) -> None:
         for node in nodes:
