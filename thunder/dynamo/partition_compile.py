@@ -2,7 +2,9 @@
 
 What a partition is compiled for depends on what the ones before it return: shapes after in-place
 changes, aliases, gradients. So the split graph is run once on fake tensors, and each partition is
-compiled when the run reaches it. torch's own DDPOptimizer works in this way.
+compiled when the run reaches it. torch's own DDPOptimizer works in this way. What cannot run on
+fake tensors cannot be compiled by anybody and runs in eager mode; what follows is compiled when
+it is first called.
 """
 
 from __future__ import annotations
@@ -21,11 +23,14 @@ from torch._guards import TracingContext, tracing
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import PropagateUnbackedSymInts, ShapeEnv
 
+from thunder.dynamo.split_reason import SplitReasonKind
 from thunder.dynamo.splitter import Partition, PartitionKind, SplitGraph
 from thunder.trace.copying import copy_graph, copy_graph_module
 
 PartitionCompiler = Callable[[Partition, fx.GraphModule, list[Any]], Callable[..., Sequence[Any]]]
 """Compiles a partition: takes it, a copy of its graph module to consume, and fake inputs."""
+
+_UNTRACEABLE = (SplitReasonKind.FAKE_TENSOR_FAILURE, SplitReasonKind.NO_META_KERNEL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -36,7 +41,8 @@ class CompiledSplit:
         graph_module: What runs; `forward` is straight-line code that calls the partitions. They
             are plain attributes of it, not submodules, because calling a module costs more.
         compiled: For each partition's name, what runs it.
-        example_inputs: For each partition's name, the fake inputs it was compiled for.
+        example_inputs: For each partition's name, the fake inputs it was compiled for. A partition
+            has none when it runs in eager mode or will be compiled when it is first called.
     """
 
     graph_module: fx.GraphModule
@@ -113,17 +119,17 @@ class _CompilingRun(fx.Interpreter):
         """Compiles a partition, then runs it."""
         assert not kwargs
         partition = self.partitions[target]
-        inputs = tuple(_fake(value, self.fake_mode) for value in args)
-        graph_module = copy_graph_module(partition.graph_module)
-        for node, value in zip(
-            graph_module.graph.find_nodes(op="placeholder"), inputs, strict=True
-        ):
-            node.meta["example_value"] = value
+        compiler = self.compilers[partition.kind]
+        if any(reason.kind in _UNTRACEABLE for reason in partition.reasons):
+            self.compiled[target] = partition.graph_module.forward
+            return _Unknown()
+        if any(isinstance(value, _Unknown) for value in args):
+            self.compiled[target] = _CompiledAtFirstCall(partition, compiler)
+            return _Unknown()
+        inputs = [_fake(value, self.fake_mode) for value in args]
+        self.example_inputs[target] = tuple(inputs)
         with _own_tracing_context() as context:
-            self.compiled[target] = self.compilers[partition.kind](
-                partition, graph_module, list(inputs)
-            )
-        self.example_inputs[target] = inputs
+            self.compiled[target] = _compile(partition, compiler, inputs)
         with _running_on(self.fake_mode):
             outputs = _FakeRun(partition.graph_module, self.fake_mode).run(*inputs)
         if context is not None:
@@ -144,6 +150,45 @@ class _CompilingRun(fx.Interpreter):
         if has_gradient:
             context.ddp_optimizer_ctx = outer.ddp_optimizer_ctx
             self.answered_ddp = True
+
+
+@final
+class _Unknown:
+    """What a partition returns that cannot be run on fake tensors, or an element of it."""
+
+    def __getitem__(self, index: int) -> _Unknown:
+        """Nothing is known of the elements either."""
+        return self
+
+
+@final
+class _CompiledAtFirstCall:
+    """A partition whose inputs are not known before it is called.
+
+    Only in graphs that Dynamo has not seen, and that are compiled for fixed sizes.
+    """
+
+    def __init__(self, partition: Partition, compiler: PartitionCompiler) -> None:
+        self._partition = partition
+        self._compiler = compiler
+        self._compiled: Callable[..., Sequence[Any]] | None = None
+
+    def __call__(self, *inputs: Any) -> Sequence[Any]:
+        if self._compiled is None:
+            fake_mode = FakeTensorMode(shape_env=ShapeEnv())
+            fakes = [_fake(value, fake_mode) for value in inputs]
+            self._compiled = _compile(self._partition, self._compiler, fakes)
+        return self._compiled(*inputs)
+
+
+def _compile(
+    partition: Partition, compiler: PartitionCompiler, inputs: list[Any]
+) -> Callable[..., Sequence[Any]]:
+    graph_module = copy_graph_module(partition.graph_module)
+    placeholders = graph_module.graph.find_nodes(op="placeholder")
+    for node, value in zip(placeholders, inputs, strict=True):
+        node.meta["example_value"] = value
+    return compiler(partition, graph_module, list(inputs))
 
 
 @final

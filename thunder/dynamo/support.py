@@ -15,7 +15,8 @@ from unittest import mock
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator
+from torch._library.utils import has_fake_kernel
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch._subclasses.fake_tensor import (
     FakeTensor,
     FakeTensorMode,
@@ -143,7 +144,7 @@ def _reason_in_body(
 
 
 def _failure(node: fx.Node, error: Exception) -> SplitReason:
-    has_no_rule = isinstance(error, UnsupportedOperatorException | NotImplementedError)
+    has_no_rule = _lacks_meta_kernel(node, error)
     return SplitReason(
         kind=SplitReasonKind.NO_META_KERNEL if has_no_rule else SplitReasonKind.FAKE_TENSOR_FAILURE,
         info=(
@@ -165,11 +166,21 @@ def _operator(node: fx.Node) -> str:
     return target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
 
 
+def _lacks_meta_kernel(node: fx.Node, error: Exception) -> bool:
+    if isinstance(error, UnsupportedOperatorException | NotImplementedError):
+        return True
+    if isinstance(node.target, OpOverload):
+        return not has_fake_kernel(node.target)
+    if isinstance(node.target, OpOverloadPacket):
+        packet = node.target
+        return not all(has_fake_kernel(getattr(packet, name)) for name in packet.overloads())
+    return False
+
+
 def _is_traceable(operator: HigherOrderOperator) -> bool:
     """Whether AOTAutograd's tracing has a rule, or the operator unfolds itself when called."""
-    if type(operator).__call__ is not HigherOrderOperator.__call__:
-        return True
-    return ProxyTorchDispatchMode in operator.python_key_table
+    unfolds = not operator.python_key_table and not operator.py_kernels
+    return unfolds or ProxyTorchDispatchMode in operator.python_key_table
 
 
 @final
