@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils.checkpoint import checkpoint
 
 from thunder.dynamo.splitting.excluded_ops import (
     OperatorName,
@@ -135,8 +136,6 @@ def test_norm_is_not_linalg_norm():
 
 
 def test_checkpoint_means_its_higher_order_operator():
-    checkpoint = torch.utils.checkpoint.checkpoint
-
     def function(x):
         return checkpoint(torch.sin, x, use_reentrant=False)
 

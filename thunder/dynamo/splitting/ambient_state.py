@@ -85,7 +85,7 @@ def ambient_states(graph: fx.Graph) -> dict[fx.Node, AmbientState]:
     for node in graph.nodes:
         states[node] = AmbientState(markers=markers, grad_enabled=_grad_enabled(markers))
         if is_marker(node) and _changes_state(node):
-            markers = _after(node, markers)
+            markers = _after(node, states)
     return states
 
 
@@ -117,11 +117,11 @@ def leave(graph: fx.Graph, marker: fx.Node, entered: fx.Node) -> fx.Node:
 def grad_mode_on_exit(graph: fx.Graph) -> bool | None:
     """Returns the gradient mode that a graph leaves behind, or None when it restores it."""
     state = ambient_states(graph)[graph.output_node()]
-    left = any(marker.target is torch._C._set_grad_enabled for marker in state.markers)
-    return state.grad_enabled if left else None
+    return state.grad_enabled if any(map(_sets_grad_mode, state.markers)) else None
 
 
-def _after(node: fx.Node, markers: tuple[fx.Node, ...]) -> tuple[fx.Node, ...]:
+def _after(node: fx.Node, states: Mapping[fx.Node, AmbientState]) -> tuple[fx.Node, ...]:
+    markers = states[node].markers
     if node.target in _ENTERS:
         return (*markers, node)
     if node.target in _SETTINGS:
@@ -130,7 +130,17 @@ def _after(node: fx.Node, markers: tuple[fx.Node, ...]) -> tuple[fx.Node, ...]:
     context = _EXITS[node.target]
     entered = [marker for marker in markers if marker.target is context.enter]
     closed = node.args[0] if context.takes_handle else entered[-1] if entered else None
-    return tuple(marker for marker in markers if marker is not closed)
+    if closed not in entered:
+        return markers
+    left = [marker for marker in markers if marker is not closed]
+    if context.enter is _ENTER_INFERENCE_MODE:  # it puts the gradient mode back, too
+        before = [marker for marker in states[closed].markers if _sets_grad_mode(marker)]
+        left = before + [marker for marker in left if not _sets_grad_mode(marker)]
+    return tuple(left)
+
+
+def _sets_grad_mode(node: fx.Node) -> bool:
+    return node.target is torch._C._set_grad_enabled
 
 
 def _is_ambient(node: fx.Node) -> bool:
@@ -142,7 +152,7 @@ def _is_ambient(node: fx.Node) -> bool:
 def _grad_enabled(markers: tuple[fx.Node, ...]) -> bool:
     enabled = torch.is_grad_enabled()
     for marker in markers:
-        if marker.target is torch._C._set_grad_enabled:
+        if _sets_grad_mode(marker):
             enabled = bool(marker.args[0])
         elif marker.target is _ENTER_INFERENCE_MODE and bool(marker.args[0]):
             enabled = False
@@ -155,6 +165,12 @@ def _restore_grad_mode(graph: fx.Graph) -> fx.Node:
 
 def _restore_forward_grad_mode(graph: fx.Graph) -> fx.Node:
     return graph.call_function(torch._C._set_fwd_grad_enabled, (torch._C._is_fwd_grad_enabled(),))
+
+
+def _restore_inplace_requires_grad(graph: fx.Graph) -> fx.Node:
+    functorch = torch._C._functorch
+    allowed = functorch.get_inplace_requires_grad_allowed()
+    return graph.call_function(functorch.set_inplace_requires_grad_allowed, (allowed,))
 
 
 def _restore_determinism(graph: fx.Graph) -> fx.Node:
@@ -195,6 +211,7 @@ def _settings() -> dict[Any, Setting]:
     restores = {
         "torch._C._set_grad_enabled": _restore_grad_mode,
         "torch._C._set_fwd_grad_enabled": _restore_forward_grad_mode,
+        "torch._C._functorch.set_inplace_requires_grad_allowed": _restore_inplace_requires_grad,
         "torch._C._set_deterministic_algorithms": _restore_determinism,
         "torch.nn.attention._sdpa_kernel": _restore_attention_backends,
     }
