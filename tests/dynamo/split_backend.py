@@ -81,10 +81,10 @@ def check(
     eager, trained = copy.deepcopy(function), copy.deepcopy(function)
     compiled = torch.compile(trained, backend=backend, **options)
     for call in calls:
-        expected = _observe(eager, copy_arguments(call))
-        _compare(_observe(compiled, copy_arguments(call)), expected, tolerance)
+        expected = observe(eager, copy_arguments(call))
+        compare(observe(compiled, copy_arguments(call)), expected, tolerance)
     if isinstance(eager, torch.nn.Module) and isinstance(trained, torch.nn.Module):
-        _compare(_state(trained), _state(eager), tolerance)
+        compare(_state(trained), _state(eager), tolerance)
     assert backend.splits, "nothing was split off"
     return backend
 
@@ -106,7 +106,13 @@ def copy_arguments(arguments: Any) -> Any:
     return pytree.tree_map(copied, arguments)
 
 
-def _observe(function: Callable[..., Any], arguments: Any) -> dict[str, Any]:
+def observe(function: Callable[..., Any], arguments: Any) -> dict[str, Any]:
+    """Calls a function and its backward, and returns all that can be seen of it.
+
+    Args:
+        function: The function.
+        arguments: Its arguments; they may be changed.
+    """
     torch.manual_seed(0)
     modes = _modes()
     outputs = function(*arguments)
@@ -166,10 +172,17 @@ def _state(module: torch.nn.Module) -> dict[str, Any]:
     return {**module.state_dict(), **gradients}
 
 
-def _compare(actual: Any, expected: Any, tolerance: float | None) -> None:
+def compare(actual: Any, expected: Any, tolerance: float | None) -> None:
+    """Compares what `observe` returned.
+
+    Args:
+        actual: Of the compiled function.
+        expected: Of the function itself.
+        tolerance: Absolute and relative; the defaults of `assert_close` when None.
+    """
     actual_leaves, actual_spec = pytree.tree_flatten(actual)
     expected_leaves, expected_spec = pytree.tree_flatten(expected)
-    assert actual_spec == expected_spec
+    assert actual_spec == expected_spec, "None in place of a value, or the other way round"
     paths = [path for path, _ in pytree.tree_flatten_with_path(expected)[0]]
     for path, got, wanted in zip(paths, actual_leaves, expected_leaves, strict=True):
         where = pytree.keystr(path)

@@ -210,7 +210,7 @@ def hook_excluded(x):
 
 @program((tensor(4, 4),))
 def version_counter_preserved(x):
-    with torch.autograd._unsafe_preserve_version_counter(x):
+    with torch.autograd.grad_mode._unsafe_preserve_version_counter(x):
         y = torch.sinc(x)
         x.add_(1)
     return x.sin() * y
@@ -475,6 +475,8 @@ def python_operators(x):
 
 
 class Tied(nn.Module):
+    total: torch.Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.first, self.second = nn.Linear(4, 4), nn.Linear(4, 4)
