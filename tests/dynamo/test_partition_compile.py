@@ -4,6 +4,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import fx, nn
+from torch._C._distributed_c10d import HashStore
 from torch._dynamo.backends.debugging import aot_eager
 from torch._guards import TracingContext
 from torch._inductor.compile_fx import compile_fx
@@ -173,7 +174,7 @@ class Layers(nn.Module):
 
 @pytest.fixture
 def process_group():
-    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    dist.init_process_group("gloo", rank=0, world_size=1, store=HashStore())
     yield
     dist.destroy_process_group()
 

@@ -168,7 +168,7 @@ def _restore_forward_grad_mode(graph: fx.Graph) -> fx.Node:
 
 
 def _restore_inplace_requires_grad(graph: fx.Graph) -> fx.Node:
-    functorch = torch._C._functorch  # type: ignore[attr-defined]
+    functorch = torch._C._functorch  # type: ignore[attr-defined]  # missing in the stubs
     allowed = functorch.get_inplace_requires_grad_allowed()
     return graph.call_function(functorch.set_inplace_requires_grad_allowed, (allowed,))
 
