@@ -4,6 +4,7 @@ import operator
 
 import pytest
 import torch
+import torch._dynamo.variables.streams  # defines torch.ops.streams
 import torch.nn.functional as F
 from torch import fx, nn
 
@@ -194,6 +195,25 @@ def test_unknown_global_state_is_not_cut():
     result = split_graph(graph_module, find_unsupported(graph_module, ["sinc"]))
     assert names(result) == ["thunder_0", "inductor_1"]
     assert calls(result.partitions[1].graph_module) == ["set_num_threads", "sinc", "cos"]
+
+
+def test_work_on_several_streams_is_not_cut():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    a = graph.call_function(torch.sin, (x,))
+    graph.call_function(torch.ops.streams.record_event, (0, 1))
+    b = graph.call_function(torch.cos, (a,))
+    c = graph.call_function(torch.sinc, (b,))
+    graph.call_function(torch.ops.streams.wait_event.default, (0, 1))
+    graph.output((graph.call_function(torch.exp, (c,)),))
+    graph_module = fx.GraphModule({}, graph)
+    for node in graph.nodes:
+        if node.op != "output" and node.users:
+            node.meta["example_value"] = torch.ones(2)
+    result = split_graph(graph_module, find_unsupported(graph_module, ["sinc"]))
+    assert names(result) == ["thunder_0", "inductor_1", "thunder_2"]
+    inside = ["record_event", "cos", "sinc", "wait_event_default"]
+    assert calls(result.partitions[1].graph_module) == inside
 
 
 def test_effects_without_results_are_kept_in_order():

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._ops import HigherOrderOperator, OpOverload
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket
 from torch.fx.node import map_arg
 
 from thunder.dynamo.splitting.ambient_state import find_torch_function, is_marker
@@ -139,11 +139,13 @@ def _unknown_state(graph: fx.Graph, position: dict[fx.Node, int]) -> Iterator[In
         if node.op != "call_function" or node.all_input_nodes or node.users or is_marker(node):
             continue
         known = node.target in _OPENING or node.target in _CLOSING or node.target in _HARMLESS
-        if not known and value_of(node) is None and not isinstance(node.target, OpOverload):
+        if not known and value_of(node) is None and not _operator_name(node):
             yield IndivisibleRegion(position[node], len(position) - 1, "a change of global state")
 
 
 def _operator_name(node: fx.Node) -> str:
+    if isinstance(node.target, OpOverloadPacket):
+        return node.target._qualified_op_name
     return node.target._schema.name if isinstance(node.target, OpOverload) else ""
 
 
@@ -169,7 +171,7 @@ def _functions(paths: dict[str, str]) -> dict[Any, str]:
     return {function: what for function, what in found.items() if function is not None}
 
 
-# torch 2.11 moved some of these from torch._C._functorch to torch._functorch.predispatch.
+# From torch 2.10 to 2.13 these moved, one by one, from torch._C to torch._functorch.predispatch.
 _OPENING = _functions(
     {
         "torch._functorch.predispatch._vmap_increment_nesting": "a vmap",
