@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+
 import pytest
 import torch
 from torch import nn
@@ -118,3 +120,11 @@ class TestGraphModules:
         f = thunder.jit(torch.fx.symbolic_trace(lambda x: x.sin()), executors=["aten"])
         with pytest.raises(OptionError, match="takes 1 positional inputs, 2 were given"):
             f(torch.ones(2), 3)
+
+
+def test_the_signature_is_explicit_with_the_defaults_of_jit():
+    parameters = inspect.signature(thunder.jit).parameters
+    assert list(parameters) == list(inspect.signature(thunder.thunderfx).parameters)
+    assert parameters["on_failure"].default == "raise"
+    assert parameters["fullgraph"].default is True
+    assert parameters["dynamic"].default is None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
 from typing import Any
 
-from torch import fx
+from torch import fx, nn
 
 from thunder.dynamo.compiler import EntryPoint
 from thunder.dynamo.graph_module import CompiledGraphModule
-from thunder.dynamo.options import divide_options
+from thunder.dynamo.options import divide_options, option_parameters
 from thunder.dynamo.thunderfx import compile_callable
 from thunder.errors import OptionError
+
+_DEFAULTS = {"on_failure": "raise", "fullgraph": True}
+"""Where `thunder.jit` differs from `thunderfx`."""
 
 
 def jit(fn: Any = None, /, **options: Any) -> Any:
@@ -44,7 +49,7 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
         raise OptionError(
             "fullgraph=False is not for thunder.jit, which takes whole functions: use thunderfx"
         )
-    options = {"on_failure": "raise", "fullgraph": True, **options}
+    options = {**_DEFAULTS, **options}
     divided = divide_options(options, EntryPoint.JIT)
     if fn is None:
         divided.make_compiler()
@@ -52,3 +57,14 @@ def jit(fn: Any = None, /, **options: Any) -> Any:
     if isinstance(fn, fx.GraphModule):
         return CompiledGraphModule(fn, divided.make_compiler())
     return compile_callable(fn, divided)
+
+
+def _signature() -> inspect.Signature:
+    """The explicit form of `jit`'s signature, for `help` and editors."""
+    fn = inspect.signature(jit).parameters["fn"]
+    options = [p.replace(default=_DEFAULTS.get(p.name, p.default)) for p in option_parameters()]
+    fn = fn.replace(annotation=Callable[..., Any] | nn.Module)
+    return inspect.Signature([fn, *options], return_annotation=Callable[..., Any])
+
+
+jit.__signature__ = _signature()  # pyright: ignore[reportFunctionMemberAccess] - inspect's

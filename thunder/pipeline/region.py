@@ -15,6 +15,7 @@ from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
 from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
 from thunder.pipeline.options import CompileOptions
+from thunder.pipeline.origins import input_origins, name_origins
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
 from thunder.pipeline.stats import StageClock
 from thunder.repro import RecordedInputs, record_inputs
@@ -169,6 +170,7 @@ class CompiledRegion:
             self._traces[direction] = tuple(traces)
             show_graph(self._dump, traces)
 
+        name_origins(graph_module.graph, input_origins(self.graph_module.graph))
         # A backward graph may be compiled long after `compile` returned, hence the flags again.
         with self.clock.stage(direction.value), active(self.options.debug), torch_debug_output():
             request = GraphRequest(

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from thunder.trace.literals import Names, literal, qualified_name
 from thunder.trace.liveness import last_uses
 from thunder.trace.source_lines import SourceLine, source_line
-from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
+from thunder.trace.targets import CLAIM, ORIGIN, ClaimedOperator, FusedRegion
 from thunder.trace.tensor_spec import describe
 
 _INDENT = "    "
@@ -127,6 +127,8 @@ class _Writer:
     def statement(self, node: fx.Node, *, comments: bool) -> Iterator[str]:
         """Yields the lines for one node."""
         if node.op == "output":
+            if comments:
+                yield from _origins_of_results(node)
             yield f"{_INDENT}return {literal(node.args[0], self.names)}"
             return
         if not node.users and _value(node) is None:
@@ -251,10 +253,21 @@ def _signature(name: str, inputs: list[fx.Node], *, boxed: bool, comments: bool)
     elif comments and inputs:
         yield f"def {name}("
         for node in inputs:
-            yield f"{_INDENT}{node.name},  # {_quoted_type(node)}"
+            origin = node.meta.get(ORIGIN)
+            note = f", {inert(origin)}" if origin else ""
+            yield f"{_INDENT}{node.name},  # {_quoted_type(node)}{note}"
         yield "):"
     else:
         yield f"def {name}({', '.join(node.name for node in inputs)}):"
+
+
+def _origins_of_results(output: fx.Node) -> Iterator[str]:
+    """Yields what each returned value is in the user's program, where it is known."""
+    values, origins = output.args[0], output.meta.get(ORIGIN, ())
+    if isinstance(values, tuple | list) and len(values) == len(origins):
+        for value, origin in zip(values, origins, strict=True):
+            if isinstance(value, fx.Node) and origin:
+                yield f"{_INDENT}# {value.name}: {inert(origin)}"
 
 
 def _unpacking(node: fx.Node) -> list[fx.Node] | None:

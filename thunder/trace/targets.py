@@ -16,6 +16,10 @@ from torch import fx
 CLAIM = "thunder.claim"
 """Key of a node's `meta` under which its `Claim` is kept."""
 
+ORIGIN = "thunder.origin"
+"""Key of a node's `meta` for what it is in the user's program, in words: a string at an input, a
+tuple with a string or None for each value at the output."""
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
