@@ -39,6 +39,14 @@ class TransformError(ThunderError, RuntimeError):
     """A transform failed or broke its contract; names it and the passes that ran before it."""
 
 
+class SplitError(ThunderError, RuntimeError):
+    """A captured graph could not be divided into regions; names the graph and the cause."""
+
+
+class AutogradError(ThunderError, RuntimeError):
+    """AOTAutograd could not trace a region; names the region and the cause."""
+
+
 class ExecutorError(ThunderError, RuntimeError):
     """An executor failed to claim, to compile, or to return what its region promises."""
 
@@ -72,6 +80,27 @@ class FallbackWarning(UserWarning):
     """A region could not be compiled or run as asked for and goes on in a plainer way."""
 
 
+_REPRODUCER = "_thunder_reproducer"
+
+
+def has_reproducer(error: BaseException) -> bool:
+    """Tells whether the message of an error, or of one that led to it, names a reproducer.
+
+    Args:
+        error: The error.
+    """
+    seen: set[int] = set()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        if _REPRODUCER in following.__dict__:
+            return True
+        seen.add(id(following))
+        # Dynamo cuts the chain and keeps what a backend raised aside.
+        aside = getattr(following, "inner_exception", None)
+        following = following.__cause__ or following.__context__ or aside
+    return False
+
+
 def add_to_message(error: BaseException, reproducer: object) -> None:
     """Adds where the reproducer of a failure is to the error's message.
 
@@ -82,6 +111,7 @@ def add_to_message(error: BaseException, reproducer: object) -> None:
     if reproducer is None:
         return
     note = f"Reproducer: {reproducer}"
+    error.__dict__[_REPRODUCER] = reproducer
     if error.args and isinstance(error.args[0], str):
         error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
     elif sys.version_info >= (3, 11):

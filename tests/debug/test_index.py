@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 
-from thunder.debug import DebugFlag, GraphDump, active, subfolder, write
+from thunder.debug import DebugFlag, GraphDump, active, remove, subfolder, write
 from thunder.debug import folder as folder_module
 
 
@@ -103,3 +103,16 @@ def test_a_folder_that_was_deleted_is_made_again(folder):
     assert write("two", "2") == folder / "two_rank0.py"
     assert "two_rank0.py" in (folder / "index.txt").read_text()
     assert "one_rank0.py" not in (folder / "index.txt").read_text()
+
+
+def test_what_was_removed_is_not_in_the_index(folder):
+    kept, gone = write("kept", "x"), write("crash", "x", graph="graph0")
+    assert kept is not None and gone is not None
+    remove(gone)
+    assert not gone.exists()
+    table = (folder / "index.txt").read_text()
+    assert kept.name in table and gone.name not in table
+    remove(gone)  # is gone already
+    remove(folder.parent / "elsewhere.py")
+    assert write("crash", "x", graph="graph0") == gone
+    assert gone.name in (folder / "index.txt").read_text()

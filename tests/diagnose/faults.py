@@ -30,6 +30,10 @@ WRONG_TANH_BACKWARD = OperatorExecutor(
 )
 REFUSING_RELU = OperatorExecutor("refusing_relu", {aten.relu: _refuse})
 CRASHING_RELU = OperatorExecutor("crashing_relu", {aten.relu: _crash})
+ABORTING_RELU_BACKWARD = OperatorExecutor(
+    "aborting_relu_backward", {aten.threshold_backward: lambda *args: os.abort()}
+)
+HEALTHY_RELU = OperatorExecutor("healthy_relu", {aten.relu: lambda x: x.clamp(min=0)})
 SLOW_RELU = OperatorExecutor("slow_relu", {aten.relu: _sleep})
 
 

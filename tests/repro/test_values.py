@@ -12,6 +12,7 @@ import types
 
 import pytest
 import torch
+from torch.nn import functional
 
 from tests.repro.capture import load
 from thunder.repro import SaysHowItWasMade, ValueSource, callable_source, value_source
@@ -340,11 +341,70 @@ def test_operators_of_torch_need_nothing():
     assert not collector.definitions
 
 
-def test_plain_function_as_what_a_script_runs():
-    source = callable_source(helper, keywords=["x"])
-    assert source.faithful
+def run_callable(source, *inputs):
     namespace: dict = {}
-    exec("\n".join([*source.imports, *source.definitions]), namespace)
-    assert eval(source.construction, namespace)(2) == 6
+    support = "class Keywords:\n    def __init__(self, function, names): self.all = function, names"
+    exec("\n".join([*source.imports, support, *source.definitions]), namespace)
+    return eval(source.construction, namespace)(*inputs)
+
+
+def test_plain_function_as_what_a_script_runs():
+    source = callable_source(helper)
+    assert source.faithful
+    assert run_callable(source, 2) == 6
+    with_keywords = callable_source(helper, keywords=["x"])
+    assert with_keywords.construction == "Keywords(helper, ['x'])"
     gap = callable_source(torch.nn.Linear(2, 2))
     assert not gap.faithful and gap.construction.startswith("fill_in('torch.nn")
+
+
+aten = torch.ops.aten
+operators_of_torch = torch.ops
+MADE_UP = types.ModuleType("made.up")
+
+
+def calls_operators(x):
+    return aten.sin(operators_of_torch.aten.cos(functional.relu(x)))
+
+
+def make_with_module():
+    import math as m  # noqa: PLC0415 - a module in a closure is the point
+
+    return lambda x: m.floor(x)
+
+
+def refers_to_a_made_up_module(x):
+    return x + MADE_UP.number
+
+
+def test_objects_that_pose_as_modules_are_no_imports():
+    source = callable_source(calls_operators)
+    assert source.faithful and not source.notes
+    assert set(source.imports) == {"import torch", "import torch.nn.functional"}
+    x = torch.linspace(-1, 1, 4)
+    torch.testing.assert_close(run_callable(source, x), calls_operators(x))
+    assert run_callable(callable_source(make_with_module()), 1.5) == 1
+
+
+def test_modules_that_nobody_can_import_are_gaps():
+    assert value_source([MADE_UP]).missing == ("the module made.up",)
+    assert value_source([sys.modules["__main__"]]).missing == ("the module __main__",)
+    assert value_source(torch.ops.thunder_unknown).notes == (
+        "uses operators of torch.ops.thunder_unknown: import here what defines them",
+    )
+
+
+def test_a_gap_in_a_function_of_main_is_marked_where_it_is():
+    namespace = dict(vars(sys.modules[__name__]), __name__="__main__")
+    function = types.FunctionType(refers_to_a_made_up_module.__code__, namespace)
+    source = callable_source(function)
+    assert source.missing == ("MADE_UP, the module made.up",)
+    assert "MADE_UP = None  # FILL IN: MADE_UP, the module made.up" in source.definitions
+    assert source.construction == "refers_to_a_made_up_module"
+
+
+def test_names_of_the_script_itself_are_not_taken():
+    namespace = dict(vars(sys.modules[__name__]), __name__="__main__")
+    function = types.FunctionType(helper.__code__, namespace, "run")
+    source = callable_source(function)
+    assert source.construction == "run_1"

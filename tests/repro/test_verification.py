@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from thunder.errors import ReproducerError
-from thunder.repro import Differs, Fails, Passes, Status, verify
+from thunder.repro import Crashes, Differs, Fails, Hangs, Passes, Status, verify
 from thunder.repro.verification import judge, message_head, quiet_environment, run_apart
 
 HEAD = "# a script\n# Verdict: not run\n\n"
@@ -78,7 +78,43 @@ CASES = {
         "import os; os.kill(os.getpid(), 11)",
         Passes(),
         Status.DIFFERENT,
-        "expected that it runs to the end; it is stopped by signal 11",
+        "expected that it runs to the end; it crashes (signal 11, SIGSEGV)",
+    ),
+    "crash": (
+        "import os; os.kill(os.getpid(), 11)",
+        Crashes(11),
+        Status.CONFIRMED,
+        "crashes (signal 11, SIGSEGV), in a fresh process",
+    ),
+    "any crash": (
+        "import os; os.abort()",
+        Crashes(),
+        Status.CONFIRMED,
+        "crashes, in a fresh process",
+    ),
+    "another crash": (
+        "import os; os.abort()",
+        Crashes(11),
+        Status.DIFFERENT,
+        "expected that it crashes (signal 11, SIGSEGV); it crashes (signal 6, SIGABRT)",
+    ),
+    "no crash": (
+        "raise KeyError('x')",
+        Crashes(),
+        Status.DIFFERENT,
+        "expected that it crashes; it fails with KeyError: 'x'",
+    ),
+    "hang": (
+        "import time; time.sleep(60)",
+        Hangs(0.5),
+        Status.CONFIRMED,
+        "stopped after 0.5 s in a fresh process",
+    ),
+    "no hang": (
+        "pass",
+        Hangs(60),
+        Status.DIFFERENT,
+        "expected that it does not end within 60 s; it runs to the end",
     ),
     "wrong result": (
         "import sys; sys.exit('further from float64 than eager explains: x' * (len(sys.argv) - 1))",

@@ -30,6 +30,7 @@ from thunder.debug.activation import active_flags as active_flags
 from thunder.debug.activation import enabled as enabled
 from thunder.debug.dump import GraphDump as GraphDump
 from thunder.debug.dump import debug_folder as debug_folder
+from thunder.debug.dump import remove as remove
 from thunder.debug.dump import subfolder as subfolder
 from thunder.debug.dump import write as write
 from thunder.debug.flags import DebugFlag as DebugFlag
@@ -56,6 +57,7 @@ __all__ = [
     "parse_environment",
     "recorded",
     "region_scope",
+    "remove",
     "resolve",
     "subfolder",
     "torch_debug_output",

@@ -105,6 +105,17 @@ class Directory:
             raise
         return self.path / name
 
+    def remove(self, name: str) -> None:
+        """Removes a file.
+
+        Args:
+            name: Its name, a single component.
+
+        Raises:
+            OSError: It is not there, or may not be removed.
+        """
+        os.unlink(name, dir_fd=self._descriptor)
+
     def open_to_append(self, name: str) -> int:
         """Opens a file for reading and appending, and makes it when missing.
 

@@ -114,6 +114,15 @@ def write(
     return attempt(lambda folder: folder.write(kind, graph, direction, data, extension))
 
 
+def remove(path: Path) -> None:
+    """Removes a file that `write` wrote; one that cannot be removed is warned about once.
+
+    Args:
+        path: What `write` returned.
+    """
+    attempt(lambda folder: folder.remove(path))
+
+
 def debug_folder() -> Path | None:
     """Returns the debug folder, made when missing; None when there can be none."""
     return attempt(lambda folder: folder.path)

@@ -13,6 +13,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar, final
 
@@ -77,6 +78,24 @@ class DebugFolder:
         )
         return path
 
+    def remove(self, path: Path) -> None:
+        """Removes a file that `write` wrote, and takes it out of the index.
+
+        Args:
+            path: The file. One that is elsewhere, or gone, is passed over.
+
+        Raises:
+            OSError: It may not be removed.
+        """
+        if path.parent != self.path:
+            return
+        with suppress(FileNotFoundError):
+            self._directory.remove(path.name)
+        try:
+            self._index.remove(path.name)
+        except OSError as error:
+            self._warn_of_index(error)
+
     def subfolder(self, kind: str) -> Path:
         """Makes a folder of this process for somebody else's files.
 
@@ -111,11 +130,14 @@ class DebugFolder:
         try:
             self._index.add(entry)
         except OSError as error:  # the file itself is there
-            warn_once(
-                ("debug index", self.path, error.errno),
-                f"the index of {self.path} could not be written ({error}); the files are complete",
-                error=error,
-            )
+            self._warn_of_index(error)
+
+    def _warn_of_index(self, error: OSError) -> None:
+        warn_once(
+            ("debug index", self.path, error.errno),
+            f"the index of {self.path} could not be written ({error}); the files are complete",
+            error=error,
+        )
 
     def _process(self) -> str:
         """Returns this process's label, which no other process that writes here has now.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,6 +18,7 @@ from thunder.debug.directory import Directory, locked
 
 LINES = "index.jsonl"
 TABLE = "index.txt"
+_REMOVED = "removed"
 _TITLE = """What thunder wrote into this folder. index.jsonl has the same as JSON lines.
 The .lock files keep processes that write here at the same time apart; they can be deleted
 when none is running.
@@ -70,11 +72,25 @@ class Index:
         """
         if self._entries.get(entry.file) == entry and self._directory_has_index():
             return
+        self._append(dataclasses.asdict(entry))
+
+    def remove(self, file: str) -> None:
+        """Says that a file is gone.
+
+        Args:
+            file: Its name in the folder.
+
+        Raises:
+            OSError: The index cannot be written.
+        """
+        self._append({_REMOVED: file})
+
+    def _append(self, fields: Mapping[str, str]) -> None:
         descriptor = self._directory.open_to_append(LINES)
         try:
             with locked(descriptor):
                 torn = self._catch_up(descriptor)
-                line = json.dumps(dataclasses.asdict(entry)).encode() + b"\n"
+                line = json.dumps(fields).encode() + b"\n"
                 _write_all(descriptor, b"\n" * torn + line)
                 self._catch_up(descriptor)
                 self._directory.write(TABLE, self._table().encode())
@@ -94,8 +110,10 @@ class Index:
         self._read += len(whole) + len(newline)
         for line in whole.splitlines():
             entry = _parse(line)
-            if entry is not None:
+            if isinstance(entry, Entry):
                 self._entries[entry.file] = entry
+            elif entry is not None:
+                self._entries.pop(entry, None)
         return bool(rest)
 
     def _table(self) -> str:
@@ -109,17 +127,19 @@ class Index:
         return "\n".join([_TITLE, *lines, ""])
 
 
-def _parse(line: bytes) -> Entry | None:
-    """Reads a line; None for one that a crash cut short or that is not ours."""
+def _parse(line: bytes) -> Entry | str | None:
+    """Reads a line: an entry, the name of a removed file; None for what is torn or not ours."""
     try:
         fields: Any = json.loads(line)
     except ValueError:
         return None
-    if not isinstance(fields, dict) or set(fields) != set(COLUMNS):
+    if not isinstance(fields, dict):
         return None
     if not all(isinstance(value, str) and value.isprintable() for value in fields.values()):
         return None
-    return Entry(**fields)
+    if set(fields) == {_REMOVED}:
+        return fields[_REMOVED]
+    return Entry(**fields) if set(fields) == set(COLUMNS) else None
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

@@ -24,7 +24,7 @@ from thunder.diagnose.shrinking import Shrinker
 from thunder.diagnose.target import Target, resolve_target
 from thunder.diagnose.workers import AbstractWorkers, Forked, InProcess
 from thunder.errors import OptionError, ReproducerError
-from thunder.repro import Differs, Expectation, Fails, Verdict
+from thunder.repro import Crashes, Differs, Expectation, Fails, Hangs, Verdict
 
 NamedCheck = Literal["error", "accuracy"]
 Check = NamedCheck | UserCheck
@@ -136,7 +136,9 @@ def minimize(
         result = search.run()
         if callable(check) or not script:
             return result
-        return _with_script(result, resolved, search.finding, Path(folder) if folder else None)
+        return _with_script(
+            result, resolved, search.finding, Path(folder) if folder else None, timeout
+        )
 
 
 class _Search:
@@ -236,21 +238,33 @@ def _require_failure(original: Finding, check: str | UserCheck | None) -> None:
     )
 
 
+def _expectation(finding: Finding, timeout: float) -> Expectation:
+    match finding.kind:
+        case Kind.FAILS:
+            return Fails(finding.type_name, finding.message_head)
+        case Kind.CRASHES:
+            return Crashes(max(-finding.signal, 0))
+        case Kind.TIMES_OUT:
+            return Hangs(timeout)
+    return Differs()
+
+
 def _with_script(
-    result: MinimizeResult, target: Target, finding: Finding, folder: Path | None
+    result: MinimizeResult,
+    target: Target,
+    finding: Finding,
+    folder: Path | None,
+    timeout: float,
 ) -> MinimizeResult:
     wanted = folder or target.folder or debug_folder()
     if wanted is None:
         return result
-    expected: Expectation = Differs()
-    if finding.kind is Kind.FAILS:
-        expected = Fails(finding.type_name, finding.message_head)
     path, verdict = write_minimal_script(
         title=f"The smallest part of {target.name} that fails as the whole does",
         graph_module=result.graph_module,
         inputs=result.inputs,
         source=target.source,
-        expected=expected,
+        expected=_expectation(finding, timeout),
         folder=wanted,
         stem=f"{target.name}_minimal",
         around=target.around,

@@ -11,12 +11,12 @@ from typing import Any, final
 from torch import fx
 from torch._dynamo.utils import get_metrics_context
 
-from thunder.dynamo.failures import reproduce
+from thunder.dynamo.failures import crash_script, reproduce
 from thunder.dynamo.partition_compile import CompiledSplit, compile_partitions
 from thunder.dynamo.splitter import Partition, SplitGraph, split_graph
 from thunder.dynamo.subgraph_info import SubgraphInfo
 from thunder.dynamo.support import find_unsupported
-from thunder.errors import FallbackWarning, add_to_message
+from thunder.errors import FallbackWarning, OptionError, SplitError, add_to_message
 from thunder.pipeline.aot import compile_plainly
 from thunder.pipeline.fallback import CONTROL_FLOW
 from thunder.pipeline.options import CompileOptions
@@ -56,14 +56,18 @@ class Compilation:
             What became of it, and what Dynamo calls in its place.
         """
         original = copy_graph_module(graph_module)
-        unsupported = find_unsupported(
-            graph_module, self.options.exclude_ops, example_inputs=example_inputs
-        )
-        if unsupported:
-            split = split_graph(graph_module, unsupported)
-            return self._compile_split(original, split, example_inputs)
         region = self._region("thunder_0", graph_module)
-        run = self._compile_region(region, graph_module, example_inputs)
+        try:
+            split = self._split(graph_module, example_inputs)
+        except (*CONTROL_FLOW, OptionError):
+            raise
+        except Exception as error:  # noqa: BLE001 (the fence around splitting)
+            region.record(example_inputs)
+            run = self._go_on(region, example_inputs, _split_error(self.index, error))
+        else:
+            if split is not None:
+                return self._compile_split(original, split, example_inputs)
+            run = self._compile_region(region, graph_module, example_inputs)
         info = SubgraphInfo(
             original_graph_module=original,
             original_split_graph_module=original,
@@ -83,6 +87,14 @@ class Compilation:
             recompile_reason=self.reason,
             clocks=tuple(region.clock for region in (*self.regions, *self.failed)),
         )
+
+    def _split(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> SplitGraph | None:
+        unsupported = find_unsupported(
+            graph_module, self.options.exclude_ops, example_inputs=example_inputs
+        )
+        return split_graph(graph_module, unsupported) if unsupported else None
 
     def _compile_split(
         self, original: fx.GraphModule, split: SplitGraph, example_inputs: Sequence[Any]
@@ -128,7 +140,12 @@ class Compilation:
 
     def _region(self, name: str, graph_module: fx.GraphModule) -> CompiledRegion:
         return CompiledRegion(
-            name, graph_module, self.options, graph_index=self.index, reproduce=reproduce
+            name,
+            graph_module,
+            self.options,
+            graph_index=self.index,
+            reproduce=reproduce,
+            watch=crash_script,
         )
 
     def _compile_region(
@@ -138,23 +155,29 @@ class Compilation:
             region.compile(graph_module, example_inputs)
         except CONTROL_FLOW:
             raise
-        except Exception as error:  # the fence around a region
-            self.failed.append(region)
-            script = _reproduce_once(region, error)
-            if self.options.on_failure == "raise":
-                add_to_message(error, script)
-                raise
-            where = f" (reproducer: {script})" if script else ""
-            return compile_by_inductor(
-                region.graph_module,
-                example_inputs,
-                self.options,
-                problem=f"thunder could not compile {region.name} of graph {self.index}: "
-                f"{type(error).__name__}: {error}{where}",
-                warn=True,
-            )
+        except Exception as error:  # noqa: BLE001 (the fence around a region)
+            return self._go_on(region, example_inputs, error)
         self.regions.append(region)
         return region.run
+
+    def _go_on(
+        self, region: CompiledRegion, example_inputs: Sequence[Any], error: Exception
+    ) -> Callable[..., Any]:
+        """Leaves a script of what failed; then raises, or leaves the region to Inductor."""
+        self.failed.append(region)
+        script = _reproduce_once(region, error)
+        if self.options.on_failure == "raise":
+            add_to_message(error, script)
+            raise error
+        where = f" (reproducer: {script})" if script else ""
+        return compile_by_inductor(
+            region.graph_module,
+            example_inputs,
+            self.options,
+            problem=f"thunder could not compile {region.name} of graph {self.index}: "
+            f"{type(error).__name__}: {error}{where}",
+            warn=True,
+        )
 
 
 @final
@@ -222,6 +245,14 @@ def recompile_reason() -> str | None:
     if not reason or "BACKEND_MATCH" in reason:  # the code was compiled for another backend
         return None
     return str(reason)
+
+
+def _split_error(graph_index: int, error: Exception) -> SplitError:
+    wrapped = SplitError(
+        f"graph {graph_index} could not be divided into regions: {type(error).__name__}: {error}"
+    )
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def _reproduce_once(region: CompiledRegion, error: Exception) -> Path | None:

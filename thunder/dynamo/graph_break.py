@@ -34,11 +34,12 @@ def whole_function(compiled: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _explain(error: Unsupported) -> str:
+    """The place is on a line of its own: a script that fails the same way has another."""
     reason = str(error.msg or error).strip().splitlines()[0].rstrip(".")
     return (
-        f"thunder.jit takes whole functions, and this one breaks the graph{_where(error)}: "
-        f"{reason}. Use thunderfx, which compiles the parts around a graph break, or take the "
-        "line out of the function"
+        f"thunder.jit takes whole functions, and this one breaks the graph: {reason}{_where(error)}"
+        "\nUse thunderfx, which compiles the parts around a graph break, or take the line out of "
+        "the function"
     )
 
 
@@ -48,4 +49,4 @@ def _where(error: Unsupported) -> str:
         return ""
     frame = frames[-1]
     code = f" ({frame.line.strip()})" if frame.line else ""
-    return f" at {relative_path(frame.filename)}:{frame.lineno}{code}"
+    return f"\nfrom {relative_path(frame.filename)}:{frame.lineno}{code}"

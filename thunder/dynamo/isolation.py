@@ -18,6 +18,7 @@ import torch
 from torch._dynamo.eval_frame import innermost_fn
 
 from thunder.dynamo.compiler import EntryPoint, ThunderCompiler
+from thunder.dynamo.failing_calls import with_scripts
 from thunder.dynamo.graph_break import whole_function
 from thunder.dynamo.options import DividedOptions
 
@@ -41,7 +42,9 @@ def torch_compile(
     compiled = torch.compile(target, backend=compiler, **keywords)
     if compiled is target:
         return function
-    return whole_function(compiled) if options.entry_point is EntryPoint.JIT else compiled
+    if options.entry_point is EntryPoint.JIT:
+        compiled = whole_function(compiled)
+    return with_scripts(compiled, function, compiler, options)
 
 
 def with_own_code(function: Callable[..., Any]) -> Callable[..., Any]:

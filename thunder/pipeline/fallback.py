@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -83,6 +84,7 @@ class GuardedGraph:
         *,
         on_lowered: Callable[[Sequence[TraceCtx]], None],
         on_failure: Callable[[Failure], None],
+        around_first_run: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
         """Lowers the graph.
 
@@ -91,6 +93,7 @@ class GuardedGraph:
             options: The user's options; `on_failure="raise"` leaves one way only.
             on_lowered: Told the traces of each way that compiled.
             on_failure: Told each failure.
+            around_first_run: Makes the context of the first run.
 
         Raises:
             Exception: Whatever the last way raised.
@@ -101,6 +104,7 @@ class GuardedGraph:
         self._pristine: GraphRequest | None = request
         self._on_lowered = on_lowered
         self._on_failure = on_failure
+        self._around_first_run = around_first_run
         self._lock = threading.RLock()
         self._checks_stages = enabled(DebugFlag.CHECK_TRACE)
         self._lowered = self._lower_next(None)
@@ -158,7 +162,8 @@ class GuardedGraph:
             try:
                 if self._checks_stages:
                     require_faithful_stages(self._lowered.traces, inputs)
-                outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
+                with self._around_first_run():
+                    outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # the fence around the first run

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, final
 
 from torch import fx
 
-from thunder.debug import GraphDump, active, torch_debug_output
-from thunder.errors import FallbackWarning, add_to_message
+from thunder.debug import DebugFlag, GraphDump, active, enabled, torch_debug_output
+from thunder.errors import AutogradError, FallbackWarning, ThunderError, add_to_message
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
-from thunder.pipeline.fallback import Failure, GraphRequest, GuardedGraph
+from thunder.pipeline.fallback import CONTROL_FLOW, Failure, GraphRequest, GuardedGraph
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.origins import input_origins, name_origins
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
@@ -28,6 +29,11 @@ from thunder.transforms.pipeline import run_transforms
 def _no_script(region: CompiledRegion, error: Exception) -> Path | None:
     del region, error
     return None
+
+
+def _no_watch(region: CompiledRegion, step: str) -> AbstractContextManager[None]:
+    del region, step
+    return nullcontext()
 
 
 @final
@@ -53,6 +59,7 @@ class CompiledRegion:
         *,
         graph_index: int = 0,
         reproduce: Callable[[CompiledRegion, Exception], Path | None] = _no_script,
+        watch: Callable[[CompiledRegion, str], AbstractContextManager[None]] = _no_watch,
     ) -> None:
         """Prepares a region; `compile` makes it runnable.
 
@@ -62,6 +69,8 @@ class CompiledRegion:
             options: What to compile it with.
             graph_index: Which of its callable's Dynamo graphs it is of.
             reproduce: Writes a script for a failure of the region, and returns its path.
+            watch: Makes the context of a step that may crash the process: the compile, and the
+                first run of each graph. Asked only when `SAVE_REPRODUCER` is on.
         """
         self.name = name
         self._dump = GraphDump(f"graph{graph_index}_{name}")
@@ -71,6 +80,8 @@ class CompiledRegion:
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
         self._reproduce = reproduce
+        self._watch = watch
+        self._is_watched = False
         self._script: Path | None = None
         self._traces: dict[Direction, tuple[TraceCtx, ...]] = {}
         self._guards = GuardFacts(())
@@ -87,11 +98,12 @@ class CompiledRegion:
         Raises:
             TransformError: A transform failed.
             ExecutorError: An executor failed.
+            AutogradError: AOTAutograd failed, or a pass that runs before or in it.
         """
         self._guards = GuardFacts.current()
-        with self.clock.stage("record inputs"):
-            self.inputs = record_inputs(example_inputs, graph=self.graph_module.graph)
-        with self.clock.stage("compile"):
+        self.record(example_inputs)
+        self._is_watched = enabled(DebugFlag.SAVE_REPRODUCER)
+        with self.clock.stage("compile"), self._watched("compile"):
             graph_module, captured = run_transforms(
                 graph_module,
                 self.options.transforms,
@@ -108,6 +120,15 @@ class CompiledRegion:
             )
             self.run = self._compile(graph_module, example_inputs)
         show_graph(self._dump, self.traces(Direction.PROLOGUE))
+
+    def record(self, example_inputs: Sequence[Any]) -> None:
+        """Records inputs for scripts, in place of those recorded before.
+
+        Args:
+            example_inputs: One value for each placeholder.
+        """
+        with self.clock.stage("record inputs"):
+            self.inputs = record_inputs(example_inputs, graph=self.graph_module.graph)
 
     def __call__(self, *inputs: Any) -> Any:
         """Runs the compiled region."""
@@ -145,7 +166,22 @@ class CompiledRegion:
         kinds = ", ".join(direction.value for direction in self._traces)
         return f"<CompiledRegion {self.name}: {kinds}>"
 
+    def _watched(self, step: str) -> AbstractContextManager[None]:
+        return self._watch(self, step) if self._is_watched else nullcontext()
+
     def _compile(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
+    ) -> Callable[..., Any]:
+        try:
+            return self._trace_and_compile(graph_module, example_inputs)
+        except (*CONTROL_FLOW, ThunderError):
+            raise
+        except Exception as error:
+            raise AutogradError(
+                f"AOTAutograd could not trace {self.name}: {type(error).__name__}: {error}"
+            ) from error
+
+    def _trace_and_compile(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
         if not self.options.fuses:
@@ -179,7 +215,13 @@ class CompiledRegion:
                 direction=direction,
                 aot_arguments=aot_arguments,
             )
-            graph = GuardedGraph(request, self.options, on_lowered=keep, on_failure=self._report)
+            graph = GuardedGraph(
+                request,
+                self.options,
+                on_lowered=keep,
+                on_failure=self._report,
+                around_first_run=lambda: self._watched(direction.value),
+            )
         if direction is not Direction.BACKWARD:
             self._entered.append(graph)
         return graph
@@ -187,7 +229,8 @@ class CompiledRegion:
     def _report(self, failure: Failure) -> None:
         self.failures.append(failure)
         if self._script is None:  # by the first failure; its script never gets to a later one
-            self._script = self._reproduce(self, failure.error)
+            with active(self.options.debug):  # a first run comes after the compile
+                self._script = self._reproduce(self, failure.error)
         script = self._script
         if failure.next_way is None:
             add_to_message(failure.error, script)

@@ -7,7 +7,8 @@
 | `inputs`, `measuring`, `memory`, `recipes`, `sizes` | inputs as recorded |
 | `input_source` | recorded inputs as statements |
 | `callable_source` | plain functions, before there is a graph |
-| `values`, `functions`, `operators`, `triton_kernels`, `process_groups` | other objects as source |
+| `values`, `functions`, `imported_modules`, `operators` | other objects as source |
+| `triton_kernels`, `process_groups` | likewise |
 | `collecting` | what the source of one script has gathered |
 | `compilers` | ways to compile, as source |
 | `surroundings` | modes and settings around a call |
@@ -18,6 +19,7 @@
 Templates and the support code are in `templates/`.
 """
 
+from thunder.repro.callable_source import call_with_keywords as call_with_keywords
 from thunder.repro.callable_source import callable_source as callable_source
 from thunder.repro.compilers import EAGER as EAGER
 from thunder.repro.compilers import CompileSource as CompileSource
@@ -34,9 +36,11 @@ from thunder.repro.script import ScriptKind as ScriptKind
 from thunder.repro.values import SaysHowItWasMade as SaysHowItWasMade
 from thunder.repro.values import ValueSource as ValueSource
 from thunder.repro.values import value_source as value_source
+from thunder.repro.verification import Crashes as Crashes
 from thunder.repro.verification import Differs as Differs
 from thunder.repro.verification import Expectation as Expectation
 from thunder.repro.verification import Fails as Fails
+from thunder.repro.verification import Hangs as Hangs
 from thunder.repro.verification import Passes as Passes
 from thunder.repro.verification import Status as Status
 from thunder.repro.verification import Verdict as Verdict

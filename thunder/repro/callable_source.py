@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from thunder.repro.collecting import SourceCollector
+from thunder.repro.collecting import SourceCollector, is_installed
+from thunder.repro.compilers import CompileSource
+from thunder.repro.functions import define_function
+from thunder.repro.linking import support_names
 from thunder.repro.module_source import ModuleSource
 from thunder.repro.values import write_value
+
+_OF_SCRIPTS = {"module", "make_module", "make_inputs", "around", "STORED"}
 
 
 def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = ()) -> ModuleSource:
@@ -30,10 +37,15 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         >>> callable_source(torch.sin).construction
         'torch.sin'
     """
-    collector = SourceCollector()
+    collector = SourceCollector(reserved=support_names() | _OF_SCRIPTS)
     written = "None"
     if not isinstance(function, torch.nn.Module):
-        written = write_value(function, collector)
+        attempt = collector.fork()
+        written = write_value(function, attempt)
+        if written != "None":
+            collector.take(attempt)
+        elif isinstance(function, types.FunctionType) and not is_installed(function.__module__):
+            written = define_function(function, collector, write_value, with_gaps=True) or "None"
     if written == "None":
         owner = type(function) if isinstance(function, torch.nn.Module) else function
         name = getattr(owner, "__qualname__", type(function).__qualname__)
@@ -42,11 +54,7 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         collector.miss(f"{what}, which is compiled: import it, or write it here")
         written = f"fill_in({what!r})"
     if keywords:
-        count = len(keywords)
-        written = (
-            f"lambda *inputs: {written}(*inputs[:-{count}], "
-            f"**dict(zip({list(keywords)!r}, inputs[-{count}:])))"
-        )
+        written = f"Keywords({written}, {list(keywords)!r})"
     return ModuleSource(
         construction=written,
         text="",
@@ -55,3 +63,13 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         missing=collector.missing,
         notes=tuple(collector.notes),
     )
+
+
+def call_with_keywords(source: CompileSource) -> CompileSource:
+    """Changes a way to compile so that it takes what `callable_source` made of keywords.
+
+    Args:
+        source: Compiles `module`; here, the function without the keywords.
+    """
+    expression = f"module.around(lambda module: {source.expression})"
+    return dataclasses.replace(source, expression=expression)

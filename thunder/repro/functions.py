@@ -19,7 +19,11 @@ WriteValue = Callable[[Any, SourceCollector], str]
 
 
 def define_function(
-    function: types.FunctionType, collector: SourceCollector, write_value: WriteValue
+    function: types.FunctionType,
+    collector: SourceCollector,
+    write_value: WriteValue,
+    *,
+    with_gaps: bool = False,
 ) -> str | None:
     """Defines a function in a script.
 
@@ -27,6 +31,8 @@ def define_function(
         function: The function, or a lambda. Decorators and annotations are left out.
         collector: Gets the definition and those of what the function refers to.
         write_value: Writes the values that the function refers to.
+        with_gaps: Whether it is defined although something that it refers to cannot be written
+            down; None then stands in the place, and the collector has the gap.
 
     Returns:
         The name that it has in the script; None when it is not self-contained or has no source,
@@ -40,22 +46,35 @@ def define_function(
     if not name.isidentifier():
         return None
     attempt = collector.fork()
-    if not _define_globals(function, node, attempt, write_value):
+    if not _define_globals(function, node, attempt, write_value, with_gaps=with_gaps):
         return None
     _detach(node, function, attempt, write_value)
-    closure = {
-        name: write_value(cell.cell_contents, attempt)
-        for name, cell in zip(
-            function.__code__.co_freevars, function.__closure__ or (), strict=True
-        )
-    }
-    if len(attempt.gaps) > len(collector.gaps):
+    closure = _closure(function, attempt, write_value)
+    if len(attempt.gaps) > len(collector.gaps) and not with_gaps:
         return None
     for candidate in (name, *(f"{name}_{count}" for count in range(1, 100))):
         if attempt.define(candidate, _statement(node, candidate, closure)):
             collector.take(attempt)
             return candidate
     return None
+
+
+def _closure(
+    function: types.FunctionType, collector: SourceCollector, write_value: WriteValue
+) -> dict[str, str]:
+    written = {}
+    cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+    for name, cell in cells:
+        try:
+            value = cell.cell_contents
+        except ValueError:  # not assigned yet
+            collector.miss(f"the variable {name}, which had no value")
+            written[name] = "None"
+            continue
+        known = len(collector.gaps)
+        written[name] = write_value(value, collector)
+        collector.gaps[known:] = [f"{name}, {gap}" for gap in collector.gaps[known:]]
+    return written
 
 
 def find_definition(function: types.FunctionType) -> ast.FunctionDef | ast.Lambda | None:
@@ -112,21 +131,20 @@ def _define_globals(
     node: ast.AST,
     collector: SourceCollector,
     write_value: WriteValue,
+    *,
+    with_gaps: bool,
 ) -> bool:
     for name, value in _globals(function, node):
         if value is function:
             continue
-        if isinstance(value, types.ModuleType):
-            collector.names.modules.add(value.__name__)
-            is_plain = name == value.__name__
-            if not is_plain and not collector.define(name, f"{name} = {value.__name__}"):
-                return False
-            continue
         before = len(collector.gaps)
         expression = write_value(value, collector)
-        if len(collector.gaps) > before:
+        gaps = collector.gaps[before:]
+        if gaps and not with_gaps:
             return False
-        if expression != name and not collector.define(name, f"{name} = {expression}"):
+        collector.gaps[before:] = [f"{name}, {gap}" for gap in gaps]
+        mark = f"  # FILL IN: {collector.gaps[-1]}" if gaps and expression == "None" else ""
+        if expression != name and not collector.define(name, f"{name} = {expression}{mark}"):
             return False
     return True
 

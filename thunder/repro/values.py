@@ -20,6 +20,7 @@ import torch._dynamo.utils
 
 from thunder.repro.collecting import SourceCollector, is_installed
 from thunder.repro.functions import define_function
+from thunder.repro.imported_modules import write_module
 from thunder.repro.process_groups import write_distributed
 from thunder.repro.recipes import Exactly, Target
 from thunder.trace.literals import literal, qualified_name
@@ -104,8 +105,20 @@ def write_value(value: Any, collector: SourceCollector) -> str:
 
     Args:
         value: Anything.
-        collector: Gets imports, definitions and gaps.
+        collector: Gets imports, definitions and gaps. An object that cannot even be looked at is a
+            gap as well.
     """
+    attempt = collector.fork()
+    try:
+        written = _write(value, attempt)
+    except Exception as error:  # noqa: BLE001 (the fence around what users' objects do when asked)
+        kind = f"{type(value).__module__}.{type(value).__qualname__}"
+        return _gap(f"a {kind}, which raises {type(error).__name__} when looked at", collector)
+    collector.take(attempt)
+    return written
+
+
+def _write(value: Any, collector: SourceCollector) -> str:
     if type(value) in (list, tuple):
         return _sequence(value, collector)
     if isinstance(value, Mapping) and type(value) in (dict, types.MappingProxyType):
@@ -114,6 +127,8 @@ def write_value(value: Any, collector: SourceCollector) -> str:
             for key, item in value.items()
         )
         return "{" + ", ".join(items) + "}"
+    if isinstance(value, types.ModuleType):
+        return write_module(value, collector) or _gap(f"the module {value.__name__}", collector)
     if isinstance(value, types.FunctionType) and not is_installed(value.__module__):
         return _program_function(value, collector)
     known = write_distributed(value, collector) or _by_construction(value, collector)
@@ -147,7 +162,11 @@ def _program_function(function: types.FunctionType, collector: SourceCollector) 
     imported = qualified_name(function, collector.names)
     if imported is not None:
         return imported
-    collector.miss(f"the function {function.__module__}.{function.__qualname__}")
+    return _gap(f"the function {function.__module__}.{function.__qualname__}", collector)
+
+
+def _gap(what: str, collector: SourceCollector) -> str:
+    collector.miss(what)
     return "None"
 
 
@@ -235,8 +254,7 @@ def _without_literal(value: Any, collector: SourceCollector) -> str:
     found = _by_module(value, collector)
     if found is not None:
         return found
-    collector.miss(f"a {type(value).__module__}.{type(value).__qualname__}")
-    return "None"
+    return _gap(f"a {type(value).__module__}.{type(value).__qualname__}", collector)
 
 
 def _tensor(value: torch.Tensor) -> str | None:

@@ -89,7 +89,43 @@ class Differs:
         return "gives a wrong result (--check_consistency)"
 
 
-Expectation = Passes | Fails | Differs
+@final
+@dataclass(frozen=True, slots=True)
+class Crashes:
+    """The script's process is ended by a signal, such as that of a segmentation fault.
+
+    Attributes:
+        signal: The number of the signal; 0 for any.
+        arguments: Arguments that the script needs for it.
+    """
+
+    signal: int = 0
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Says so, with the signal's name."""
+        return f"crashes ({_signal_name(self.signal)})" if self.signal else "crashes"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Hangs:
+    """The script is still running after some time.
+
+    Attributes:
+        seconds: The time.
+        arguments: Arguments that the script needs for it.
+    """
+
+    seconds: float
+    arguments: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """Says so."""
+        return f"does not end within {self.seconds:g} s"
+
+
+Expectation = Passes | Fails | Differs | Crashes | Hangs
 
 
 class Status(enum.Enum):
@@ -133,7 +169,7 @@ def verify(
     Args:
         path: The script.
         expected: What it should do.
-        timeout: Seconds after which it is stopped.
+        timeout: Seconds after which it is stopped; `Hangs` has its own.
         environment: Environment variables for the process; by default those of this one, without
             the switches that would make it write debug output.
 
@@ -149,10 +185,13 @@ def verify(
     except OSError as error:
         raise ReproducerError(f"cannot read {script}: {error.strerror}") from error
     command = [sys.executable, str(script), *expected.arguments]
+    hangs = isinstance(expected, Hangs)
+    timeout = expected.seconds if isinstance(expected, Hangs) else timeout
     try:
         code, output = run_apart(command, timeout, environment or quiet_environment())
     except subprocess.TimeoutExpired:
-        verdict = Verdict(Status.TIMED_OUT, f"stopped after {timeout:g} s in a fresh process")
+        status = Status.CONFIRMED if hangs else Status.TIMED_OUT
+        verdict = Verdict(status, f"stopped after {timeout:g} s in a fresh process")
     else:
         verdict = judge(expected, code, output)
     write_text(script, with_verdict(text, str(verdict)))
@@ -224,6 +263,10 @@ def _is_met(expected: Expectation, code: int, output: str) -> bool:
             return code == 0
         case Differs():
             return code == 1 and "further from float64 than eager explains" in output
+        case Crashes(signal=number):
+            return code < 0 and number in (0, -code)
+        case Hangs():
+            return False  # it ended
         case Fails(type_name=name, head=head):
             # Dynamo cuts the chain of causes; what is around the cause then quotes it.
             quoted = f": {name}: {head}"
@@ -237,9 +280,16 @@ def _ending(code: int, output: str) -> str:
     if code == 0:
         return "runs to the end"
     if code < 0:
-        return f"is stopped by signal {-code}"
+        return f"crashes ({_signal_name(-code)})"
     *_, last = ["", *(f"fails with {name}: {text}" for name, text in _exceptions(output))]
     return last or f"exits with status {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number}, {signal.Signals(number).name}"
+    except ValueError:  # a real-time signal, or one of another system
+        return f"signal {number}"
 
 
 def _exceptions(output: str) -> Iterator[tuple[str, str]]:

@@ -94,6 +94,22 @@ def fill_in(what):
     raise NotImplementedError(f"FILL IN (see the comments of this script): {what}")
 
 
+class Keywords:
+    """A function whose last inputs are passed by keyword."""
+
+    def __init__(self, function, names):
+        self.function, self.names = function, names
+
+    def __call__(self, *inputs):
+        """Calls it with positional inputs alone."""
+        count = len(inputs) - len(self.names)
+        return self.function(*inputs[:count], **dict(zip(self.names, inputs[count:], strict=True)))
+
+    def around(self, compile_function):
+        """The same of the compiled function."""
+        return Keywords(compile_function(self.function), self.names)
+
+
 def mark_static(inputs, dynamic):
     """Keeps those sizes fixed that were fixed in the original run."""
     for name, x in inputs.items():
