@@ -74,6 +74,20 @@ def test_a_crash_is_shrunk_in_a_process_of_its_own():
     assert result.failure == f"ended the process: signal {int(signal.SIGSEGV)}"
 
 
+def test_the_script_of_a_crash_crashes_alike(tmp_path, importable):
+    result = _minimize_chain(faults.CRASHING_RELU, script=True, folder=tmp_path)
+    assert result.verdict is not None
+    assert str(result.verdict) == ("confirmed: crashes (signal 11, SIGSEGV), in a fresh process")
+    again = minimize(result.script, progress=False, script=False)
+    assert again.failure == result.failure
+
+
+def test_a_hang_is_shrunk_and_its_workers_are_replaced():
+    result = _minimize_chain(faults.SLOW_RELU, timeout=3.0)
+    assert _operators(result) == ["relu"]
+    assert result.failure == "no answer in 3 s"
+
+
 def test_a_wrong_gradient_is_shrunk():
     result = _minimize_chain(faults.WRONG_TANH_BACKWARD)
     assert _operators(result) == ["tanh"]
@@ -230,6 +244,20 @@ def test_progress_is_plain_lines_where_there_is_no_terminal(capfd):
     assert not any("\x1b" in line for line in lines)
 
 
+BREAKS = """
+import torch, thunder
+def breaks(x):
+    torch._dynamo.graph_break()
+    return x
+def make_module():
+    return breaks
+def make_inputs():
+    return {"x": torch.ones(2)}
+def compile_with_thunder(module):
+    return thunder.jit(module)
+"""
+
+
 def test_what_cannot_be_minimized(tmp_path):
     with pytest.raises(ReproducerError, match="int cannot be minimized"):
         minimize(3)
@@ -237,6 +265,9 @@ def test_what_cannot_be_minimized(tmp_path):
         minimize(fx.symbolic_trace(_chain))
     with pytest.raises(ReproducerError, match="no Python script"):
         minimize(tmp_path / "missing.py")
+    (tmp_path / "breaks.py").write_text(BREAKS)
+    with pytest.raises(ReproducerError, match="no graph to minimize; take lines out"):
+        minimize(tmp_path / "breaks.py")
     (tmp_path / "other.py").write_text("x = 1\n")
     with pytest.raises(ReproducerError, match="no reproducer of one compiler"):
         minimize(tmp_path / "other.py")

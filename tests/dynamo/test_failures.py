@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import warnings
@@ -19,8 +20,8 @@ from torch import fx, nn
 
 import thunder
 from thunder.debug import folder as debug_folder
-from thunder.dynamo import failures
-from thunder.errors import FallbackWarning
+from thunder.dynamo import compilation, failures
+from thunder.errors import FallbackWarning, ReproducerError
 from thunder.executors import AbstractFusionExecutor, OperatorExecutor, Refusal
 from thunder.trace import Direction
 from thunder.transforms import FunctionTransform, Stage
@@ -205,7 +206,145 @@ def test_a_captured_transform_that_fails(scripts):
     torch.testing.assert_close(got, expected)
 
 
-def test_a_full_disk_does_not_break_the_run(scripts, monkeypatch):
+@pytest.mark.parametrize("train", [True, False], ids=["training", "inference"])
+@pytest.mark.parametrize("make", [Function, small_model], ids=["function", "model"])
+def test_a_failure_of_the_split(scripts, monkeypatch, make, train):
+    def injected(*args, **kwargs):
+        raise KeyError("injected fault")
+
+    monkeypatch.setattr(compilation, "split_graph", injected)
+    excluded = {"exclude_ops": [torch.sin], "options": {"fallback_random": True}}
+    if make is small_model:  # op by op: the plainer way is Inductor, whose kernels cost seconds
+        monkeypatch.setattr(compilation, "compile_plainly", injected)
+        excluded = {"exclude_ops": ["silu"], "executors": ["aten"]}
+    expected = outcome(make, lambda net: net, train=train)
+    with pytest.warns(FallbackWarning, match="SplitError: graph 0 could not be divided") as caught:
+        got = outcome(make, lambda net: thunder.thunderfx(net, **excluded), train=train)
+    torch.testing.assert_close(got, expected)
+    assert len([w for w in caught if w.category is FallbackWarning]) == 1
+    (script,) = scripts.glob("*reproducer*.py")
+    assert f"reproducer: {script}" in str(caught[0].message)
+    assert "exclude_ops=[" in script.read_text()
+    with pytest.raises(
+        Exception,
+        match=r"(?s)graph 0 could not be divided into regions: KeyError"
+        r".*Reproducer: \S+\.py",
+    ):
+        outcome(
+            make, lambda net: thunder.thunderfx(net, on_failure="raise", **excluded), train=train
+        )
+
+
+@torch.library.custom_op("thunder_failures::half", mutates_args=())
+def half(x: torch.Tensor) -> torch.Tensor:
+    return x / 2
+
+
+@half.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+def _looks_at_values(ctx, gradient):
+    return gradient / 2 if gradient.isfinite().all() else gradient
+
+
+half.register_autograd(_looks_at_values)
+
+
+class Halves(Function):
+    def forward(self, x):
+        return half(super().forward(x))
+
+
+@pytest.mark.filterwarnings("ignore:Error detected in:UserWarning")  # AOTAutograd's anomaly mode
+@pytest.mark.parametrize("executors", ["auto", ["aten"]], ids=["auto", "aten"])
+def test_a_failure_of_aotautograd(scripts, executors):
+    settings = {"executors": executors, "options": {"fallback_random": True}}
+    expected = outcome(Halves, lambda net: net, train=True)
+    message = (
+        "AutogradError: AOTAutograd could not trace thunder_0: DataDependentOutputException: "
+        "aten._local_scalar_dense.default"
+    )
+    with pytest.warns(FallbackWarning, match=message):
+        got = outcome(Halves, lambda net: thunder.thunderfx(net, **settings), train=True)
+    torch.testing.assert_close(got, expected)
+    (script,) = scripts.glob("*reproducer*.py")
+    assert "thunder_failures" in script.read_text()
+    with pytest.raises(Exception, match=rf"(?s){message}.*Reproducer: \S+\.py"):
+        outcome(
+            Halves,
+            lambda net: thunder.thunderfx(net, on_failure="raise", **settings),
+            train=True,
+        )
+
+
+FULL_DISK = """
+import pathlib, subprocess, warnings
+subprocess.run("mount -t tmpfs -o size=256k none disk", shell=True, check=True)
+pathlib.Path("disk/ballast").write_bytes(bytes({ballast}))
+import torch, thunder
+
+def fails(graph_module):
+    raise KeyError("lost")
+
+def f(x):
+    return x.sin() * 2
+
+warnings.simplefilter("ignore")
+x = torch.ones(3, requires_grad=True)
+everything = ["save_reproducer", "trace", "fusion_region"]
+run = thunder.thunderfx(f, transforms=[fails], executors=["aten"], debug=everything)
+run(x).sum().backward()
+print(torch.equal(x.grad, 2 * torch.ones(3).cos()))
+print([path.name for path in pathlib.Path("disk").iterdir() if "tmp" in path.name])
+try:
+    thunder.jit(f, transforms=[fails], executors=["aten"], debug=everything)(x)
+except Exception as error:
+    print("lost" in str(error))
+"""
+
+
+def can_mount() -> bool:
+    return (
+        bool(shutil.which("unshare"))
+        and not subprocess.run(
+            ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True
+        ).returncode
+    )
+
+
+@pytest.mark.skipif(not can_mount(), reason="filling a disk needs the right to mount one")
+@pytest.mark.parametrize("ballast", [256 << 10, 200 << 10], ids=["full", "nearly full"])
+def test_a_full_disk_does_not_break_the_run(tmp_path, ballast):
+    (tmp_path / "disk").mkdir()
+    done = subprocess.run(
+        ["unshare", "--mount", sys.executable, "-c", FULL_DISK.replace("{ballast}", str(ballast))],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "THUNDER_DEBUG_DIR": "disk", "THUNDER_REPRODUCERS": "on"},
+        cwd=tmp_path,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True\n[]\nTrue\n"
+
+
+def test_a_verdict_that_cannot_be_written_leaves_the_script(scripts, monkeypatch):
+    def full(*args, **kwargs):
+        raise ReproducerError("cannot write: No space left on device")
+
+    monkeypatch.setattr(failures, "verify", full)
+    with pytest.warns(FallbackWarning, match=r"Reproducer: \S+\.py$"):
+        outcome(
+            Function,
+            lambda net: thunder.thunderfx(net, **options("transform", Direction.FORWARD)),
+            train=True,
+        )
+    assert list(scripts.glob("*reproducer*.py"))
+
+
+def test_a_folder_that_cannot_be_written_does_not_break_the_run(scripts, monkeypatch):
     monkeypatch.setenv("THUNDER_DEBUG_DIR", "/dev/full/nowhere")
     debug_folder.reset()
     with pytest.warns(FallbackWarning):

@@ -29,6 +29,8 @@ from thunder.repro import Crashes, Differs, Expectation, Fails, Hangs, Verdict
 NamedCheck = Literal["error", "accuracy"]
 Check = NamedCheck | UserCheck
 _WORKERS = 2
+_START_SECONDS = 20.0
+"""What starting torch may take: a script that hangs does so for longer."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -245,7 +247,7 @@ def _expectation(finding: Finding, timeout: float) -> Expectation:
         case Kind.CRASHES:
             return Crashes(max(-finding.signal, 0))
         case Kind.TIMES_OUT:
-            return Hangs(timeout)
+            return Hangs(timeout + _START_SECONDS)
     return Differs()
 
 

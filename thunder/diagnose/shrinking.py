@@ -60,8 +60,9 @@ class Shrinker:
             [index for index in start if index not in frame],
             lambda chosen: problem.piece((*chosen, *problem.frame)),
         )
-        if self.best is None:
-            return
+        if self.best is None and self._try([problem.piece(everything)]) is None:
+            return  # else every operator matters
+        assert self.best is not None
         if frame.intersection(self.best.operators):
             self._try([problem.piece(set(self.best.operators) - frame)])
         whole = self.best

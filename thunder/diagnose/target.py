@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import torch
 from torch import fx
+from torch._dynamo.exc import TorchDynamoException
 
 from thunder.diagnose.examination import Compile
 from thunder.dynamo.jit import jit
@@ -163,8 +164,16 @@ def _flatten(
         return run
 
     torch._dynamo.reset()
-    with around():
-        torch.compile(module, backend=backend, fullgraph=True, dynamic=False)(*copy_values(inputs))
+    compiled = torch.compile(module, backend=backend, fullgraph=True, dynamic=False)
+    try:
+        with around():
+            compiled(*copy_values(inputs))
+    except TorchDynamoException as error:
+        head = str(error).strip().partition("\n")[0]
+        raise ReproducerError(
+            f"Dynamo cannot capture it as one graph ({type(error).__name__}: {head}), so there is "
+            "no graph to minimize; take lines out of the function by hand"
+        ) from error
     torch._dynamo.reset()
     if len(captured) != 1:
         raise ReproducerError("there is no operator in it, so there is nothing to minimize")
