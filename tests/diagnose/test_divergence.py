@@ -11,7 +11,9 @@ import thunder
 import thunder.debug
 from tests.diagnose import faults
 from tests.diagnose.models import TANH_LINE, Model
-from thunder.diagnose import find_divergence
+from thunder.diagnose import find_divergence, recording
+from thunder.dynamo.splitter import split_graph
+from thunder.executors import OperatorExecutor
 from thunder.repro import Status
 from thunder.trace import Direction
 
@@ -146,3 +148,138 @@ def test_a_wrong_kernel_of_inductor_is_found_inside_its_region():
     assert found.operator == "aten.relu.default"
     assert (found.region, found.executor) == ("inductorFusion0", "inductor")
     assert "(x.sin() * 2).relu()" in str(found.line)
+
+
+@pytest.mark.parametrize(
+    ("fault", "operator", "direction"),
+    [
+        (faults.WRONG_TANH, "aten.tanh.default", Direction.FORWARD),
+        (faults.WRONG_TANH_BACKWARD, "aten.tanh_backward.default", Direction.BACKWARD),
+    ],
+    ids=["forward", "backward"],
+)
+def test_a_wrong_operator_in_block_two_between_kernels_of_inductor(fault, operator, direction):
+    found = _found(Model().eval(), TOKENS, executors=[fault, "inductor", "aten"])
+    assert (found.operator, found.direction) == (operator, direction)
+    assert found.executor == fault.name
+    _assert_names_the_line(found)
+
+
+def test_a_wrong_transform_with_the_default_executors():
+    found = _found(Model().eval(), TOKENS, executors="auto", transforms=[faults.tanh_becomes_sin])
+    assert (found.pass_name, found.node) == ("tanh_becomes_sin", "tanh")
+    _assert_names_the_line(found)
+
+
+@pytest.mark.parametrize(
+    ("fault", "operator", "direction"),
+    [
+        (faults.WRONG_TANH, "aten.tanh.default", Direction.FORWARD),
+        (faults.WRONG_TANH_BACKWARD, "aten.tanh_backward.default", Direction.BACKWARD),
+    ],
+    ids=["forward", "backward"],
+)
+def test_a_wrong_operator_in_a_partition_of_a_split_graph(fault, operator, direction):
+    found = _found(Model().eval(), TOKENS, executors=[fault, "aten"], exclude_ops=[torch.relu])
+    assert (found.operator, found.direction, found.graph_index) == (operator, direction, 0)
+    assert found.part == "thunder_2"
+    assert "of thunder_2 of Dynamo graph 0" in str(found)
+    _assert_names_the_line(found)
+
+
+def test_a_wrong_kernel_in_an_inductor_partition(tmp_path):
+    def function(x):
+        return (x.sin() * 2).relu().cos() + x
+
+    with inductor_config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "accuracy"}):
+        found = _found(function, torch.randn(64), exclude_ops=["relu"])
+    assert (found.part, found.operator) == ("inductor_1", "aten.relu.default")
+    assert (found.region, found.executor) == ("inductorFusion0", "inductor")
+    assert "(x.sin() * 2).relu()" in str(found.line)
+
+
+def test_a_healthy_split_model_raises_no_alarm():
+    assert _find(Model().eval(), TOKENS, exclude_ops=[torch.relu]) is None
+
+
+def test_a_wrong_split_is_told_apart(monkeypatch):
+    def wrong_split(graph_module, unsupported):
+        for node in graph_module.graph.find_nodes(op="call_method", target="cos"):
+            node.target = "sin"
+        graph_module.recompile()
+        split = split_graph(graph_module, unsupported)
+        for node in graph_module.graph.find_nodes(op="call_method", target="sin")[1:]:
+            node.target = "cos"
+        return split
+
+    monkeypatch.setattr(recording, "split_graph", wrong_split)
+    found = _found(lambda x: x.sin().sinc().cos(), torch.randn(8), exclude_ops=["sinc"])
+    assert (found.pass_name, found.operator, found.direction) == ("split", "", Direction.FORWARD)
+    assert "the graph as a whole gives a wrong result" in str(found)
+
+
+def _negate_tanh(graph):
+    """A wrong pass of a user's, which Inductor runs before AOTAutograd."""
+    for node in list(graph.nodes):
+        if node.target in (torch.tanh, "tanh"):
+            with graph.inserting_after(node):
+                negative = graph.call_function(torch.neg, (node,))
+            node.replace_all_uses_with(negative, lambda user, new=negative: user is not new)
+
+
+def test_a_pass_before_autograd_is_named_with_operator_and_line():
+    with inductor_config.patch(pre_grad_custom_pass=_negate_tanh):
+        found = _found(Model().eval(), TOKENS, executors="auto")
+    assert found.pass_name == "AOTAutograd and the passes before it"
+    assert (found.operator, found.direction) == ("tanh", Direction.FORWARD)
+    _assert_names_the_line(found)
+
+
+def test_a_later_call_of_the_same_graph():
+    wrong = OperatorExecutor("wrong", {torch.ops.aten.relu: lambda x: x.clamp(min=-0.5)})
+
+    class Loop(nn.Module):
+        def forward(self, x):
+            for factor in (1.0, -1.0):
+                x = self.step(x, torch.tensor(factor))
+            return x
+
+        def step(self, x, factor):
+            torch._dynamo.graph_break()
+            return (x.abs() * factor).relu()
+
+    found = _found(Loop(), torch.ones(4), executors=[wrong, "aten"])
+    assert (found.operator, found.executor) == ("aten.relu.default", "wrong")
+    assert found.call > 0
+    assert f"in call {found.call + 1} of it" in str(found)
+
+
+def test_bfloat16_and_dropout_raise_no_alarm_with_the_default_executors():
+    def function(x):
+        y = nn.functional.layer_norm(x.softmax(-1), x.shape[-1:])
+        return nn.functional.dropout(y, 0.5), x.sum(), (x * y).mean(0)
+
+    x = torch.randn(32, 512).bfloat16().requires_grad_()
+    assert find_divergence(function, x) is None
+
+
+def _tanh_under_another_name(graph_module):
+    """A wrong transform whose nodes have new names up to the end."""
+    (node,) = graph_module.graph.find_nodes(op="call_function", target=torch.ops.aten.tanh.default)
+    with graph_module.graph.inserting_after(node):
+        new = graph_module.graph.call_function(torch.ops.aten.sin.default, node.args)
+        new.name = "other"
+        new.meta["val"] = node.meta["val"]
+    node.replace_all_uses_with(new)
+    graph_module.graph.erase_node(node)
+    return graph_module
+
+
+def test_a_wrong_transform_of_the_last_operator():
+    found = _found(lambda x: x.exp().tanh(), torch.ones(3), transforms=[_tanh_under_another_name])
+    assert (found.pass_name, found.operator) == ("_tanh_under_another_name", "aten.sin.default")
+    assert "x.exp().tanh()" in str(found.line)
+
+
+def test_a_healthy_model_with_the_default_executors_raises_no_alarm():
+    assert find_divergence(Model(), TOKENS) is None

@@ -100,3 +100,12 @@ def test_with_a_fallback_the_run_goes_on_by_a_plainer_way(monkeypatch):
 def test_without_the_flag_nothing_is_checked():
     f = thunder.jit(_function, executors=["aten"], transforms=[_tanh_becomes_sin])
     f(torch.ones(64))
+
+
+def test_a_backward_kernel_that_reuses_saved_memory_raises_no_alarm():
+    """Inductor's kernels write gradients over saved activations, which nobody needs any more."""
+    first = torch.nn.Linear(8, 16)
+    model = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Linear(16, 4))
+    f = thunder.jit(model, debug="check_trace")
+    f(torch.randn(6, 8, requires_grad=True)).sum().backward()
+    assert first.weight.grad is not None

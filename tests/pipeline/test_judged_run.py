@@ -51,3 +51,15 @@ def test_ill_conditioned_results_are_no_alarm():
     x = torch.cat([x, -x.flip(0)])
     plain = _program(lambda x: x.sum())
     assert judge_run(plain, _program(lambda x: x.flip(0).cumsum(0)[-1]), [x]).accurate
+
+
+def test_donated_inputs_may_be_written_to_by_the_judged_program_alone():
+    def overwrites(x):
+        return x.add_(1)
+
+    inputs = [torch.ones(2)]
+    plain = _program(lambda x: x + 1)
+    assert not judge_run(plain, _program(overwrites), inputs).accurate
+    assert judge_run(plain, _program(overwrites), inputs, donated=True).accurate
+    written = _program(overwrites)
+    assert not judge_run(written, plain, inputs, donated=True).accurate

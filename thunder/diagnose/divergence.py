@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from thunder.diagnose.examination import Compile, run_both_ways
-from thunder.diagnose.localizing import Place, locate_change, locate_in_execution
-from thunder.diagnose.recording import RecordedCall, RecordedGraph, RecordingBackend, record
+from thunder.diagnose.localizing import (
+    Place,
+    locate_change,
+    locate_in_capture,
+    locate_in_execution,
+)
+from thunder.diagnose.recording import RecordedGraph, RecordingBackend, record
 from thunder.diagnose.scripts import write_minimal_script
+from thunder.dynamo.graph_module import CompiledGraphModule
 from thunder.dynamo.jit import jit
 from thunder.dynamo.lookup import find_compiler
 from thunder.dynamo.options import divide_options
@@ -35,8 +40,10 @@ class Divergence:
 
     Attributes:
         graph_index: Which Dynamo graph, from 0.
+        part: Its partition, such as `thunder_0`; empty when it was not split.
         direction: Which of its graphs; CAPTURED for the graph before AOTAutograd.
         pass_name: The pass whose stage is wrong, such as `fusion` or a transform's name.
+        call: Which call of the graph showed it, from 0.
         operator: The operator, such as `aten.relu.default`; empty when it is not known.
         node: The node's name in the trace; empty as above.
         line: The user's line; None when none was recorded.
@@ -51,6 +58,8 @@ class Divergence:
     direction: Direction
     pass_name: str
     verdict: AccuracyVerdict
+    part: str = ""
+    call: int = 0
     operator: str = ""
     node: str = ""
     line: SourceLine | None = None
@@ -76,7 +85,8 @@ class Divergence:
         of += [f"executor {self.executor!r}"] if self.executor else []
         lines = [
             f"{what} gives a wrong result in the {self.direction.value} graph "
-            f"of Dynamo graph {self.graph_index}",
+            f"of {f'{self.part} of ' if self.part else ''}Dynamo graph {self.graph_index}"
+            f"{f', in call {self.call + 1} of it' if self.call else ''}",
             f"  from: {self.line or 'no line of yours was recorded'}",
             f"  by: {', '.join([f'pass {self.pass_name!r}', *of])}",
             *(f"  {output}" for output in self.verdict.wrong[:3]),
@@ -111,7 +121,8 @@ def find_divergence(
 
     Returns:
         The first divergence: captured graph, forward, then backward; None when there is none.
-        A graph that is called several times is judged on its first call.
+        A graph that is called several times is judged on its first eight calls. Graphs that are
+        split are judged as a whole, then partition by partition, those of Inductor too.
 
     Raises:
         Exception: Whatever compiling or running `f` raised.
@@ -132,31 +143,43 @@ def find_divergence(
     backend = RecordingBackend(options)
     compiled = torch.compile(_uncompiled(f), **{**torch_options, "backend": backend})
     record(compiled, (args, kwargs))
-    search = _Search(options)
-    for index, graph in enumerate(backend.graphs):
-        found = search.look(index, graph)
+    backend.is_recording = False
+    for graph in backend.graphs:
+        search = _Search(graph)
+        found = search.look()
         if found is not None:
             divergence, place = found
             return search.with_script(divergence, place, script_folder)
     return None
 
 
+_Found = tuple[Divergence, Place | None]
+
+
 class _Search:
-    """Judges recorded graphs."""
+    """Judges a recorded graph."""
 
-    def __init__(self, options: CompileOptions) -> None:
-        self._options = {**user_options(options), "on_failure": "raise"}
-        # Transforms have had their turn: pieces are compiled as they are.
-        self._piece_options = {k: v for k, v in self._options.items() if k != "transforms"}
+    def __init__(self, graph: RecordedGraph) -> None:
+        self._graph = graph
+        # Transforms and splits have had their turn: pieces are compiled as they are.
+        options = replace(graph.options, transforms=(), exclude_ops=())
+        self._piece_options = {**user_options(options), "on_failure": "raise"}
 
-    def look(self, index: int, graph: RecordedGraph) -> tuple[Divergence, Place | None] | None:
-        """Returns the first divergence of a graph."""
-        if graph.inputs is None:
-            return None
-        found = self._check_captured(index, graph) or self._check_autograd(index, graph)
-        for call in graph.calls:
-            found = found or self._check_call(index, call)
-        return found
+    def look(self) -> _Found | None:
+        """Returns the first divergence of the graph."""
+        for number, inputs in enumerate(self._graph.inputs):
+            if len(self._graph.traces) > 1:
+                check = check_stages(self._graph.traces, inputs)
+                if (found := self._of_stages(number, check, inputs)) is not None:
+                    return found
+            if (found := self._check_made(number, inputs)) is not None:
+                return found
+        for call in self._graph.calls:
+            for number, inputs in enumerate(call.inputs):
+                check = check_stages(call.traces, inputs)
+                if (found := self._of_stages(number, check, inputs)) is not None:
+                    return found
+        return None
 
     def with_script(
         self,
@@ -166,6 +189,7 @@ class _Search:
     ) -> Divergence:
         if folder is None or place is None or place.graph_module is None:
             return divergence
+        part = f"_{divergence.part}" if divergence.part else ""
         path, verdict = write_minimal_script(
             title=f"{divergence.operator}, further from float64 than eager explains",
             graph_module=place.graph_module,
@@ -173,45 +197,41 @@ class _Search:
             source=jit_source(self._piece_options),
             expected=Differs(),
             folder=Path(folder),
-            stem=f"graph{divergence.graph_index}_{divergence.direction.value}_divergence",
+            stem=f"graph{divergence.graph_index}{part}_{divergence.direction.value}_divergence",
         )
-        return dataclasses.replace(divergence, script=path, script_verdict=verdict)
+        return replace(divergence, script=path, script_verdict=verdict)
 
-    def _check_captured(
-        self, index: int, graph: RecordedGraph
-    ) -> tuple[Divergence, Place | None] | None:
-        assert graph.inputs is not None
-        if len(graph.traces) < 2:
-            return None
-        check = check_stages(graph.traces, graph.inputs)
-        return self._divergence(index, check, graph.inputs)
-
-    def _check_autograd(self, index: int, graph: RecordedGraph) -> tuple[Divergence, None] | None:
-        """Judges what AOTAutograd and the passes before the ATen graphs made of a graph."""
-        assert graph.inputs is not None
-        captured = graph.traces[-1].graph_module
+    def _check_made(self, number: int, inputs: list[Any]) -> _Found | None:
+        """Judges what was made of a graph before its ATen graphs: by a split, by AOTAutograd."""
+        captured = self._graph.traces[-1].graph_module
         verdict = judge_run(
-            lambda inputs: run_both_ways(captured, inputs),
-            lambda inputs: run_both_ways(graph.run, inputs),
-            graph.inputs,
+            lambda values: run_both_ways(captured, values),
+            lambda values: run_both_ways(self._graph.run, values),
+            inputs,
         )
         if verdict.accurate:
             return None
-        return Divergence(
-            graph_index=index,
-            direction=Direction.CAPTURED,
-            pass_name="AOTAutograd and the passes before it",
+        only_gradients = all("gradients" in output.name for output in verdict.wrong)
+        divergence = Divergence(
+            graph_index=self._graph.index,
+            part=self._graph.part,
+            call=number,
+            direction=Direction.BACKWARD if only_gradients else Direction.FORWARD,
+            pass_name=self._graph.pass_name,
             verdict=verdict,
-        ), None
+        )
+        if not self._graph.calls:  # of a split; a piece of the graph would not be split
+            return divergence, None
+        return _placed(divergence, locate_in_capture(captured, inputs, self._run_made))
 
-    def _check_call(self, index: int, call: RecordedCall) -> tuple[Divergence, Place | None] | None:
-        if call.inputs is None:
-            return None
-        return self._divergence(index, check_stages(call.traces, call.inputs), call.inputs)
+    def _run_made(self, piece: fx.GraphModule) -> Callable[..., Any]:
+        """Makes of a piece what is made of a graph before its ATen graphs are compiled."""
+        options = replace(self._graph.options, transforms=(), exclude_ops=())
+        backend = RecordingBackend(options)
+        backend.is_recording = False
+        return CompiledGraphModule(piece, backend)
 
-    def _divergence(
-        self, index: int, check: StageCheck, inputs: list[Any]
-    ) -> tuple[Divergence, Place | None] | None:
+    def _of_stages(self, number: int, check: StageCheck, inputs: list[Any]) -> _Found | None:
         if check.culprit is None or check.before is None or check.verdict is None:
             return None
         if is_plain(check.culprit):
@@ -219,25 +239,31 @@ class _Search:
         else:
             place = locate_in_execution(check.culprit, inputs, self._compile_piece())
         divergence = Divergence(
-            graph_index=index,
+            graph_index=self._graph.index,
+            part=self._graph.part,
+            call=number,
             direction=check.direction,
             pass_name=check.culprit.provenance.pass_name,
             verdict=check.verdict,
         )
-        if place is None:
-            return divergence, None
-        return dataclasses.replace(
-            divergence,
-            operator=place.operator,
-            node=place.node,
-            line=place.line,
-            region=place.region,
-            executor=place.executor,
-            verdict=place.verdict or check.verdict,
-        ), place
+        return _placed(divergence, place)
 
     def _compile_piece(self) -> Compile:
         return lambda piece: jit(piece, **self._piece_options)
+
+
+def _placed(divergence: Divergence, place: Place | None) -> _Found:
+    if place is None:
+        return divergence, None
+    return replace(
+        divergence,
+        operator=place.operator,
+        node=place.node,
+        line=place.line,
+        region=place.region,
+        executor=place.executor,
+        verdict=place.verdict or divergence.verdict,
+    ), place
 
 
 def _uncompiled(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -259,4 +285,4 @@ def _options(
     torch_options = divided.make_torch_options()
     torch_options.pop("options", None)
     torch_options.pop("mode", None)
-    return dataclasses.replace(options, inductor_config=settings), torch_options
+    return replace(options, inductor_config=settings), torch_options

@@ -28,10 +28,11 @@ from thunder.pipeline.judged_run import (
     random_state_kept,
 )
 from thunder.trace.accuracy import AccuracyVerdict, compare_to_reference
+from thunder.trace.copying import output_values
 from thunder.trace.float64 import RandomDraws, run_in_float64
 from thunder.trace.source_lines import SourceLine, source_line
 from thunder.trace.targets import ClaimedOperator, FusedRegion
-from thunder.trace.trace import TraceCtx
+from thunder.trace.trace import Direction, TraceCtx
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +80,31 @@ def locate_in_execution(
     return walk.place
 
 
+def locate_in_capture(
+    graph_module: fx.GraphModule, inputs: Sequence[Any], compile_piece: Compile
+) -> Place | None:
+    """Finds the operator that is wrong after a graph was made into ATen graphs.
+
+    Args:
+        graph_module: The graph as captured.
+        inputs: Its inputs.
+        compile_piece: Makes of a piece what was made of the graph.
+
+    Returns:
+        The place; None when each piece is right by itself.
+    """
+    found = _smallest(Problem(graph_module, inputs), compile_piece)
+    if found is None:
+        return None
+    return Place(
+        operator=found.operator,
+        node=found.node.name,
+        line=source_line(found.node),
+        graph_module=found.graph_module,
+        inputs=found.inputs,
+    )
+
+
 def locate_change(before: TraceCtx, after: TraceCtx, inputs: Sequence[Any]) -> Place | None:
     """Finds the first node at which a transform changed the result.
 
@@ -112,6 +138,16 @@ def locate_change(before: TraceCtx, after: TraceCtx, inputs: Sequence[Any]) -> P
             changed = _first_changed(node, old)
             line = source_line(changed) or source_line(node)
             return Place(operator=str(changed.target), node=changed.name, line=line)
+    # The wrong nodes have new names, and nothing that has an old one comes after them.
+    pairs = zip(output_values(before.graph), output_values(after.graph), strict=False)
+    for was, node in pairs:
+        if not (isinstance(was, fx.Node) and isinstance(node, fx.Node)):
+            continue
+        values = expected.get(was.name), found.get(node.name), reference.get(was.name)
+        if was.name != node.name and not compare_to_reference(*values).accurate:
+            changed = _first_changed(node, old)
+            line = source_line(changed) or source_line(was)
+            return Place(operator=str(changed.target), node=changed.name, line=line)
     return None
 
 
@@ -122,6 +158,7 @@ class _Walk(fx.Interpreter):
         super().__init__(trace.graph_module)
         self.extra_traceback = False
         self.place: Place | None = None
+        self._donated = trace.direction is Direction.BACKWARD
         self._compile_piece = compile_piece
 
     def run_node(self, n: fx.Node) -> Any:
@@ -137,7 +174,8 @@ class _Walk(fx.Interpreter):
     def _judge(self, node: fx.Node, plain: Any, args: Any, kwargs: Mapping[str, Any]) -> None:
         target: Any = node.target
         with random_state_kept():
-            verdict = judge_run(_program(plain, kwargs), _program(target, kwargs), args)
+            programs = _program(plain, kwargs), _program(target, kwargs)
+            verdict = judge_run(*programs, args, donated=self._donated)
             if verdict.accurate:
                 return
             if isinstance(target, FusedRegion):
@@ -162,34 +200,43 @@ def _place_in_region(
     verdict: AccuracyVerdict,
     compile_piece: Compile,
 ) -> Place:
-    problem = Problem(region.graph_module, inputs)
-    piece = _shrink(problem, compile_piece)
     lines = [source_line(inner) for inner in region.graph_module.graph.nodes]
     first = next((line for line in lines if line is not None), None)
-    if piece is None:
-        return Place(
-            operator=region.name,
-            node=node.name,
-            line=first,
-            region=region.name,
-            executor=region.executor,
-            verdict=verdict,
-            graph_module=region.graph_module,
-            inputs=tuple(inputs),
-        )
-    graph_module, values = problem.build(piece)
-    operators = [inner for inner in graph_module.graph.nodes if inner.op == "call_function"]
-    culprit = operators[-1]
+    found = _smallest(Problem(region.graph_module, inputs), compile_piece)
     return Place(
-        operator=str(culprit.target),
-        node=culprit.name,
-        line=source_line(culprit) or first,
+        operator=found.operator if found else region.name,
+        node=found.node.name if found else node.name,
+        line=(source_line(found.node) if found else None) or first,
         region=region.name,
         executor=region.executor,
         verdict=verdict,
-        graph_module=graph_module,
-        inputs=tuple(values),
+        graph_module=found.graph_module if found else region.graph_module,
+        inputs=found.inputs if found else tuple(inputs),
     )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Smallest:
+    """The smallest wrong piece of a graph; its last operator is the culprit."""
+
+    node: fx.Node
+    graph_module: fx.GraphModule
+    inputs: tuple[Any, ...]
+
+    @property
+    def operator(self) -> str:
+        target = self.node.target
+        named = isinstance(target, str | torch._ops.OpOverload)
+        return str(target) if named else getattr(target, "__name__", str(target))
+
+
+def _smallest(problem: Problem, compile_piece: Compile) -> _Smallest | None:
+    piece = _shrink(problem, compile_piece)
+    if piece is None:
+        return None
+    graph_module, values = problem.build(piece)
+    operators = [node for node in graph_module.graph.nodes if node.op.startswith("call")]
+    return _Smallest(node=operators[-1], graph_module=graph_module, inputs=tuple(values))
 
 
 def _shrink(problem: Problem, compile_piece: Compile) -> Piece | None:

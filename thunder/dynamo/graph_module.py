@@ -9,7 +9,6 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from thunder.dynamo.compiler import ThunderCompiler
 from thunder.errors import OptionError
 from thunder.pipeline.aot import compile_returning_tuple
 from thunder.trace.copying import copy_graph_module
@@ -23,12 +22,14 @@ class CompiledGraphModule:
     autocast modes, or new parameters mean another compile. Inputs are positional.
     """
 
-    def __init__(self, graph_module: fx.GraphModule, backend: ThunderCompiler) -> None:
+    def __init__(
+        self, graph_module: fx.GraphModule, backend: Callable[..., Callable[..., Any]]
+    ) -> None:
         """Keeps the graph module; nothing is compiled before the first call.
 
         Args:
             graph_module: The graph; its placeholders are tensors or Python numbers.
-            backend: What compiles it.
+            backend: What compiles it, a `ThunderCompiler`; for `thunder.diagnose`, another one.
         """
         self._graph_module = graph_module
         self._backend = backend

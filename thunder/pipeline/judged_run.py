@@ -27,7 +27,9 @@ _NO_FLOAT64 = (RuntimeError, TypeError, ValueError, NotImplementedError, Asserti
 """What programs raise that cannot run in float64, such as one that checks dtypes."""
 
 
-def judge_run(plain: Program, judged: Program, inputs: Sequence[Any]) -> AccuracyVerdict:
+def judge_run(
+    plain: Program, judged: Program, inputs: Sequence[Any], *, donated: bool = False
+) -> AccuracyVerdict:
     """Judges one program by another that should give the same results.
 
     Args:
@@ -35,6 +37,8 @@ def judge_run(plain: Program, judged: Program, inputs: Sequence[Any]) -> Accurac
             operators.
         judged: The program to be judged, such as the compiled one.
         inputs: The inputs of both; they stay as they are, and so does the random state.
+        donated: Whether `judged` may write to inputs that `plain` leaves alone, as Inductor's
+            backward kernels do: saved activations are of no use afterwards.
 
     Returns:
         The verdict, on the results and on inputs that either wrote to. When it is against
@@ -56,7 +60,7 @@ def judge_run(plain: Program, judged: Program, inputs: Sequence[Any]) -> Accurac
             expected = plain(list(taken))
         state.restore()
         results = judged(list(given))
-        written = _written(inputs, taken, given)
+        written = _written(inputs, taken, *([] if donated else [given]))
         expected, results = _with(expected, taken, written), _with(results, given, written)
         if _identical(expected, results):
             return compare_to_reference(expected, results, None, note="equal to the last bit")
