@@ -12,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all zoo opinfo fuzz gpu check format-check lint types imports \
+.PHONY: help setup browser demo test test-all zoo opinfo fuzz gpu check format-check lint types imports \
         docs-check format docs coverage clean
 
 help: ## Show this list
@@ -26,6 +26,16 @@ $(READY): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report,test,dev]'
 	@touch $@
+
+browser: ## Install Chromium for the tests of the HTML page (Debian; without root it does nothing)
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	  echo "Chromium is installed"; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  { apt-get update -q && apt-get install -qy chromium chromium-driver; } || \
+	    echo "Chromium could not be installed; the tests that need it are skipped"; \
+	else \
+	  echo "Chromium is not installed, and this takes root and apt-get; its tests are skipped"; \
+	fi
 
 demo: $(READY) ## Compile, train, check and inspect a small Hugging Face model
 	@echo "Loading torch and transformers"

@@ -44,6 +44,7 @@ def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
         "--folder", default="thunder_report", help="for scripts; default: %(default)s"
     )
     _json(command, "where the report goes besides FOLDER/report.json")
+    _html(command)
     command.add_argument("--replay", metavar="FOLDER", help="write a replay as well")
     command.add_argument("--executors", help="comma-separated; default: thunder's choice")
     command.add_argument("--exclude-ops", help="comma-separated operators to leave to Inductor")
@@ -92,6 +93,7 @@ def _replay(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     )
     command.add_argument("folder", metavar="FOLDER")
     _json(command, "where the report goes besides FOLDER/report.json")
+    _html(command)
     _seconds(command)
     _fail_on(command)
 
@@ -149,6 +151,10 @@ def _fail_on(command: argparse.ArgumentParser) -> None:
 
 def _json(command: argparse.ArgumentParser, words: str) -> None:
     command.add_argument("--json", metavar="FILE", help=words)
+
+
+def _html(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--html", metavar="FILE", help="write a page for browsers as well")
 
 
 def _seconds(command: argparse.ArgumentParser) -> None:

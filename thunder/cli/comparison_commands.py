@@ -30,6 +30,8 @@ def replay(options: argparse.Namespace) -> ExitStatus:
     print(report)
     if options.json:
         report.save_json(options.json)
+    if options.html:
+        report.save_html(options.html)
     return say_reasons(options.fail_on.reasons(report))
 
 

@@ -50,6 +50,8 @@ def report(options: argparse.Namespace) -> ExitStatus:
     print(measured)
     if options.json:
         measured.save_json(options.json)
+    if options.html:
+        measured.save_html(options.html)
     return say_reasons(options.fail_on.reasons(measured))
 
 
@@ -57,6 +59,8 @@ def _without_numbers(captured: FXReport, options: argparse.Namespace) -> ExitSta
     if options.json:
         data = {"environment": environment_report().as_dict(), **captured.to_json()}
         write_text(options.json, json.dumps(data, indent=1) + "\n")
+    if options.html:
+        captured.save_html(options.html, compile_graphs=False)
     empty = BenchmarkReport(
         program=captured.program,
         environment={},

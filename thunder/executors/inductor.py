@@ -16,6 +16,7 @@ from torch._inductor.compile_fx import compile_fx_inner
 from torch._inductor.utils import BoxedBool
 
 from thunder.executors.base import AbstractFusionExecutor, Refusal, RegionContext
+from thunder.executors.kernel_origins import region_of_its_own, with_origins
 from thunder.trace.copying import output_values
 
 
@@ -38,10 +39,11 @@ class InductorExecutor(AbstractFusionExecutor):
     ) -> Callable[..., Sequence[Any]]:
         """Compiles a region; a part of a graph keeps the strides that were traced."""
         if context.whole_graph:
-            return compile_fx_inner(graph_module, example_inputs, **context.aot_arguments)
+            with region_of_its_own():
+                return compile_fx_inner(graph_module, example_inputs, **context.aot_arguments)
         visible = list(range(len(output_values(graph_module.graph))))
         graph_module.graph.output_node().meta["user_visible_output_idxs"] = visible
-        with _strides_of_the_whole_graph_untouched():
+        with _strides_of_the_whole_graph_untouched(), region_of_its_own():
             return compile_fx_inner(
                 graph_module,
                 example_inputs,
@@ -53,7 +55,7 @@ class InductorExecutor(AbstractFusionExecutor):
     def generated_code(self, compiled: Callable[..., Sequence[Any]]) -> str | None:
         """Returns Inductor's output code: the wrapper with the Triton or C++ kernels."""
         code = getattr(compiled, "source_code", None)
-        return code if isinstance(code, str) and code else None
+        return with_origins(compiled, code) if isinstance(code, str) and code else None
 
 
 @contextlib.contextmanager

@@ -40,6 +40,22 @@ class Program:
     names: Names
 
 
+@dataclass(frozen=True, slots=True)
+class PrintedLine:
+    """One line of a printed main function.
+
+    Attributes:
+        text: The line, without its end.
+        node: The node it belongs to; of a line in a fusion's body, the node there. None in the
+            signature.
+        region: The fusion region that it calls or describes, or None.
+    """
+
+    text: str
+    node: fx.Node | None = None
+    region: FusedRegion | None = None
+
+
 def print_function(
     graph_module: fx.GraphModule, *, name: str, frees: bool = False, boxed: bool = False
 ) -> Program:
@@ -54,6 +70,20 @@ def print_function(
     writer = _Writer(graph_module, Names(reserved=_local_names(graph_module)))
     main = "\n".join(writer.function(name, frees=frees, boxed=boxed))
     return Program(main=main, names=writer.names)
+
+
+def print_lines(
+    graph_module: fx.GraphModule, *, name: str, frees: bool = False
+) -> list[PrintedLine]:
+    """Prints the main function of a graph, and says which node each line belongs to.
+
+    Args:
+        graph_module: The graph.
+        name: Name of the function.
+        frees: Write `del` after the last use of each value.
+    """
+    writer = _Writer(graph_module, Names(reserved=_local_names(graph_module)))
+    return list(writer.lines(name, frees=frees))
 
 
 def print_program(
@@ -94,21 +124,36 @@ class _Writer:
         self.nodes = list(graph_module.graph.nodes)
         self.inputs = [node for node in self.nodes if node.op == "placeholder"]
         self.unpacked: set[fx.Node] = set()
+        self.bodies: dict[FusedRegion, list[fx.Node]] = {}
 
     def function(
         self, name: str, *, frees: bool = False, boxed: bool = False, comments: bool = True
     ) -> Iterator[str]:
         """Yields the lines of the function."""
-        yield from _signature(name, self.inputs, boxed=boxed, comments=comments)
+        lines = self.lines(name, frees=frees, boxed=boxed, comments=comments)
+        yield from (line.text for line in lines)
+
+    def lines(
+        self, name: str, *, frees: bool = False, boxed: bool = False, comments: bool = True
+    ) -> Iterator[PrintedLine]:
+        """Yields the lines of the function with the nodes they belong to."""
+        yield from map(PrintedLine, _signature(name, self.inputs, boxed=boxed, comments=comments))
         unused = [node.name for node in self.inputs if not node.users]
         if unused and boxed:
-            yield f"{_INDENT}del {', '.join(unused)}"
+            yield PrintedLine(f"{_INDENT}del {', '.join(unused)}")
         dead = last_uses(self.graph_module.graph) if frees else {}
         for node, lines in self.statements(comments=comments):
-            yield from lines
+            yield from self.attributed(node, lines)
             freed = [used.name for used in dead.get(node, ())]
             if freed and node.op != "output":
-                yield f"{_INDENT}del {', '.join(freed)}"
+                yield PrintedLine(f"{_INDENT}del {', '.join(freed)}", node)
+
+    def attributed(self, node: fx.Node, lines: list[str]) -> Iterator[PrintedLine]:
+        """Yields a statement's lines with their nodes; those of a fusion's body end it."""
+        region = node.target if isinstance(node.target, FusedRegion) else None
+        body = self.bodies.get(region, []) if region else []
+        owners = [node] * (len(lines) - len(body)) + body
+        yield from (PrintedLine(*pair, region) for pair in zip(lines, owners, strict=True))
 
     def statements(self, *, comments: bool) -> Iterator[tuple[fx.Node, list[str]]]:
         """Yields each node with its lines, those of its source comment before them."""
@@ -162,7 +207,9 @@ class _Writer:
             yield f"{_INDENT}#   {inert(note)}"
         yield f"{_INDENT}# {region.name} is, compiled by {region.executor}:"
         body = _Writer(region.graph_module, self.names, in_region=True)
-        for _, lines in body.statements(comments=True):
+        self.bodies[region] = []
+        for node, lines in body.statements(comments=True):
+            self.bodies[region] += [node] * len(lines)
             yield from (f"{_INDENT}#{line}" for line in lines)
 
     def expression(self, node: fx.Node) -> str:

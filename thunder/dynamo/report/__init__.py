@@ -11,6 +11,8 @@
 | `partition_inputs` | what segments and fusions are called with |
 | `whole_program`, `repro_tree` | helpers that go through a whole program |
 | `report_run`, `region_record`, `benchmark_report` | its benchmark: run, records, table and JSON |
+| `page`, `page_builder`, `page_timings` | what is on the HTML page, made from reports |
+| `kernel_code`, `highlighting`, `page_view`, `html` | its code, colours, rows, and the file |
 | `contestants`, `display` | who is compared; what a terminal shows |
 | `replay`, `loaded_script` | regions without the model, run again elsewhere |
 | `comparison` | what changed between two reports |

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -13,6 +13,9 @@ from rich.table import Table
 
 from thunder.benchmark import Outcome
 from thunder.benchmark.records import format_seconds
+from thunder.dynamo.report.html import save_page
+from thunder.dynamo.report.page import Page
+from thunder.dynamo.report.page_timings import page_of_records, with_timings
 from thunder.dynamo.report.region_record import Finding, RegionRecord
 from thunder.errors import BenchmarkError
 from thunder.repro import write_text
@@ -40,6 +43,7 @@ class BenchmarkReport:
         breaks: Why Dynamo broke the program into graphs, as `BreakReason.to_json` gives it.
         regions: One record for each graph, segment and fusion, each graph before its parts.
         interrupted: Whether a key press ended it early.
+        page: Its traces and generated code, for `save_html`; not part of the JSON form.
     """
 
     program: str
@@ -47,6 +51,7 @@ class BenchmarkReport:
     breaks: Sequence[Mapping[str, Any]]
     regions: tuple[RegionRecord, ...]
     interrupted: bool = False
+    page: Page | None = field(default=None, compare=False, repr=False)
 
     @property
     def findings(self) -> tuple[RegionRecord, ...]:
@@ -99,6 +104,28 @@ class BenchmarkReport:
             ReproducerError: It cannot be written.
         """
         return write_text(path, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
+
+    def save_html(self, path: str | os.PathLike[str]) -> Path:
+        """Writes a page for browsers: as `FXReport.save_html` does, with timings.
+
+        The page of a report that was read from a file has no traces and no code. Needs the extra
+        `report`.
+
+        Args:
+            path: The file; it is replaced at once or not at all.
+
+        Returns:
+            The path.
+
+        Raises:
+            UnsupportedEnvironmentError: Jinja2 or Pygments is not installed.
+            ReproducerError: It cannot be written.
+        """
+        if self.page is None:
+            page = page_of_records(self.program, self.environment, self.breaks, self.regions)
+        else:
+            page = with_timings(self.page, self.regions)
+        return save_page(page, path)
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> BenchmarkReport:

@@ -12,7 +12,12 @@ from thunder.dynamo.report.break_reason import BreakReason
 from thunder.dynamo.report.capture import capture
 from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import Folder
+from thunder.dynamo.report.html import save_page
+from thunder.dynamo.report.page_builder import PageBuilder
 from thunder.dynamo.report.replay import save_replay
+from thunder.dynamo.report.segment import analyze_thunder_splits
+from thunder.environment import environment_report
+from thunder.errors import OptionError
 
 
 @final
@@ -90,6 +95,45 @@ class FXReport:
             fusions=fusions,
             serialize_inputs=serialize_inputs,
         )
+
+    def save_html(
+        self,
+        path: Folder,
+        *,
+        thunder_options: Mapping[str, Any] | None = None,
+        compile_graphs: bool = True,
+    ) -> Path:
+        """Writes a page for browsers: graphs, breaks, segments, splits, fusions and kernels.
+
+        Lines of the program, of traces and of generated code are linked with each other. The page
+        is one file and loads nothing. Needs the extra `report`.
+
+        Args:
+            path: The file; it is replaced at once or not at all.
+            thunder_options: Keywords of `ThunderCompiler`.
+            compile_graphs: Whether to compile the graphs with thunder. Without that the page ends
+                at graphs and breaks. A graph that cannot be compiled is shown with the reason.
+
+        Returns:
+            The path.
+
+        Raises:
+            OptionError: An option is unknown or has a value that is not accepted.
+            UnsupportedEnvironmentError: Jinja2 or Pygments is not installed.
+            ReproducerError: The file cannot be written.
+        """
+        builder = PageBuilder(self.program, self.dynamo_break_reasons)
+        for graph in self.fx_graph_reports:
+            if not compile_graphs:
+                builder.add_graph(graph)
+                continue
+            try:
+                builder.add(analyze_thunder_splits(graph, **(thunder_options or {})))
+            except OptionError:
+                raise
+            except Exception as error:  # noqa: BLE001 - such a graph is a result
+                builder.add_graph(graph, error)
+        return save_page(builder.page(environment_report().as_dict()), path)
 
 
 def fx_report(

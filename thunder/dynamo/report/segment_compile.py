@@ -17,6 +17,7 @@ from thunder.dynamo.report.capture import CapturedGraph
 from thunder.dynamo.report.example_inputs import make_example_inputs, surroundings_of
 from thunder.dynamo.report.partition_inputs import record_partition_inputs
 from thunder.dynamo.subgraph_info import SubgraphInfo
+from thunder.executors.kernel_origins import recorded_origins
 from thunder.pipeline import CompiledRegion
 from thunder.repro import RecordedInputs
 from thunder.trace.copying import copy_graph_module
@@ -50,7 +51,7 @@ def compile_captured(captured: CapturedGraph, options: Mapping[str, Any]) -> Com
     compiler = ThunderCompiler(**{"on_failure": "raise", **options})
     graph_module = copy_graph_module(captured.graph_module)
     fakes = fake_inputs(graph_module)
-    with surroundings_of(captured.inputs):
+    with surroundings_of(captured.inputs), recorded_origins():
         if fakes is None:
             compiler(graph_module, make_example_inputs(captured.inputs))
         else:

@@ -17,6 +17,7 @@ from thunder.dynamo.report.display import Display, shown_report, task
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import Folder
+from thunder.dynamo.report.page_builder import PageBuilder
 from thunder.dynamo.report.program import FXReport, fx_report
 from thunder.dynamo.report.region_record import Level, RegionRecord
 from thunder.dynamo.report.report_run import ReportRun, failure_of, place_of
@@ -135,12 +136,14 @@ def benchmark_program(
         against=tuple(against) or DEFAULT_AGAINST,
     )
     regions: list[RegionRecord] = []
+    environment = environment_report().as_dict()
+    page = PageBuilder(captured.program, captured.dynamo_break_reasons)
     interrupted = False
     with shown_report(show) as display:
         try:
             for graph in captured.fx_graph_reports:
                 for record in _benchmark_graph(
-                    graph, run, thunder_options, compare_fusion, display
+                    graph, run, thunder_options, compare_fusion, display, page
                 ):
                     regions.append(record)
                     interrupted |= bool(record.result and record.result.interrupted)
@@ -150,10 +153,11 @@ def benchmark_program(
             interrupted = True
         report = BenchmarkReport(
             program=captured.program,
-            environment=environment_report().as_dict(),
+            environment=environment,
             breaks=[reason.to_json() for reason in captured.dynamo_break_reasons],
             regions=tuple(regions),
             interrupted=interrupted,
+            page=page.page(environment),
         )
         report.save_json(run.folder / FILE_NAME)
         display.report = report
@@ -213,6 +217,7 @@ def _benchmark_graph(
     options: Mapping[str, Any],
     compare_fusion: bool,
     display: Display,
+    page: PageBuilder,
 ) -> Iterator[RegionRecord]:
     """Yields the records of a graph and its parts; frees what it made before it returns."""
     try:
@@ -220,8 +225,10 @@ def _benchmark_graph(
     except OptionError:
         raise
     except Exception as error:  # noqa: BLE001 - a graph that thunder cannot compile is a result
+        page.add_graph(graph, error)
         yield _failed_graph(graph, run, options, error)
         return
+    page.add(report)
     for region in report.regions(fusions=compare_fusion):
         with task(display, region.name) as hook:
             yield run.benchmark(region, hook)
