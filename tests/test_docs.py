@@ -89,3 +89,19 @@ def test_examples_run_and_print_what_is_shown(page, tmp_path):
     done = run(sys.executable, "example.py", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == shown
+
+
+def test_tests_that_pages_name_exist():
+    defined: dict[str, set[str]] = {}
+    for path in ROOT.glob("tests/**/test_*.py"):
+        found = re.findall(r"^def (test_\w+)", path.read_text(), re.MULTILINE)
+        defined.setdefault(path.name, set()).update(found)
+    missing = []
+    for page in PAGES:
+        file = ""
+        for named, test in re.findall(r"`(test_\w+\.py)?(?:::)?(test_\w+)?`", prose(page)):
+            file = named or file
+            known = defined.get(file, set())
+            if (named and not known) or (test and test not in known):
+                missing.append(f"{file}::{test}")
+    assert not missing

@@ -155,11 +155,11 @@ def test_fallback_gives_what_eager_gives(scripts, fault, direction):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("fault", ["transform", "run"])
+@pytest.mark.parametrize("fault", FAULTS)
 def test_fallback_of_a_model(scripts, fault, direction):
     train = direction is not Direction.INFERENCE
     expected = outcome(small_model, lambda net: net, train=train)
-    fault_options = {**options(fault, direction), "executors": ["aten"]}
+    fault_options = options(fault, direction)
     if fault == "run":
         operator = "aten.mm" if direction is not Direction.BACKWARD else "aten.sum"
         fault_options = {"executors": [OperatorExecutor("faulty", {operator: _raise})]}
