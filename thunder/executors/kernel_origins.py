@@ -12,8 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from torch._inductor import config
-from torch._inductor.debug import reset_provenance_globals
+from torch._inductor import config, debug
 
 NODES = "# Nodes of "
 """What such a comment starts with: `# Nodes of cpp_fused_mul_sin_0: mul, sin`."""
@@ -26,14 +25,15 @@ _HANDLE = re.compile(r"# \[Provenance debug handles\] (([\w.]+):\d+)$", re.MULTI
 @contextlib.contextmanager
 def recorded_origins() -> Iterator[None]:
     """Lets Inductor record the nodes of the kernels that it generates in a `with` block."""
-    with config.patch({_LEVEL: config.trace.provenance_tracking_level or _BASIC}):
+    level = _level()
+    with contextlib.nullcontext() if level is None else config.patch({_LEVEL: level or _BASIC}):
         yield
 
 
 def region_of_its_own() -> contextlib.AbstractContextManager[None]:
     """Keeps what is recorded for one region apart from that of others; nothing unless recorded."""
-    recorded = config.trace.provenance_tracking_level
-    return reset_provenance_globals() if recorded else contextlib.nullcontext()
+    reset = getattr(debug, "reset_provenance_globals", None)
+    return reset() if reset is not None and _level() else contextlib.nullcontext()
 
 
 def with_origins(compiled: Callable[..., Sequence[Any]], code: str) -> str:
@@ -46,3 +46,8 @@ def with_origins(compiled: Callable[..., Sequence[Any]], code: str) -> str:
     recorded = getattr(compiled, "inductor_provenance_mapping_str", None)
     nodes = json.loads(recorded).get("cppCodeToPost", {}) if recorded else {}
     return _HANDLE.sub(lambda m: f"{NODES}{m[2]}: {', '.join(sorted(nodes.get(m[1], ())))}", code)
+
+
+def _level() -> int | None:
+    """Returns how much Inductor records; None when this torch does not know the setting."""
+    return getattr(config.trace, "provenance_tracking_level", None)

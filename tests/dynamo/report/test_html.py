@@ -154,6 +154,14 @@ def test_kernel_code_is_portable():
     assert [number for number, owners in enumerate(code.owners) if owners] == [4, 5, 6, 8]
 
 
+def test_colours_end_where_a_kernels_code_ends(tmp_path):
+    code = data_of(written(tmp_path, executors=["inductor"]).read_text())["panes"]["code"]
+    lines = list(zip(code["text"].split("\n"), code["runs"].split("\n"), strict=True))
+    assert {run for line, run in lines if line == "class Runner:"} == {"k5p1f6"}
+    cpp = [run for line, run in lines if line.startswith('extern "C"')]
+    assert cpp and all(run.startswith("k6p1s3p2b4") for run in cpp)  # extern "C"  void
+
+
 def test_graphs_alone_and_graphs_that_fail(tmp_path):
     report = fx_report(torch.sin, torch.ones(2))
     text = report.save_html(tmp_path / "a.html", compile_graphs=False).read_text()

@@ -46,6 +46,7 @@ def highlight(lines: Sequence[str], languages: Sequence[Language]) -> list[str]:
     """
     lexers: dict[Language, Lexer] = {
         Language.PYTHON: PythonLexer(**_OPTIONS),
+        Language.TRITON: PythonLexer(**_OPTIONS),
         Language.CPP: CppLexer(**_OPTIONS),
     }
     runs: list[str] = []

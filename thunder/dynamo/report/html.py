@@ -64,13 +64,15 @@ def render_page(page: Page) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    data = view.page_view(page)
     style = _read("report.css")
     script = "\n".join(["'use strict';", "{", *map(_read, _SCRIPTS), "}", ""])
     return environment.get_template("report.html").render(
         title=view.visible(page.program),
         counts=view.headline(page),
         environment=[(name, view.visible(value)) for name, value in page.environment],
-        data=view.page_view(page),
+        data=data,
+        timed=any("timing" in row for row in data["rows"]),
         style=jinja2.utils.markupsafe.Markup(style),
         script=jinja2.utils.markupsafe.Markup(script),
         style_hash=_hash(style),

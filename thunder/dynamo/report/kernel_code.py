@@ -28,6 +28,7 @@ class Language(str, enum.Enum):
     """What a line of code is written in."""
 
     PYTHON = "python"
+    TRITON = "triton"
     CPP = "cpp"
 
 
@@ -110,8 +111,8 @@ def _definitions(lines: Sequence[str]) -> tuple[dict[str, tuple[int, int]], list
         elif line.startswith("'''"):
             assert start is not None
             found[match[1]] = (start, number)
-            if match[2].startswith("cpp"):
-                languages[start + 1 : number] = [Language.CPP] * (number - start - 1)
+            inside = Language.CPP if match[2].startswith("cpp") else Language.TRITON
+            languages[start + 1 : number + 1] = [inside] * (number - start)
             match = None
     return found, languages
 

@@ -183,7 +183,8 @@ class PageBuilder:
 
     def _break(self, reason: BreakReason) -> PageNote:
         times = f" ({reason.count} times)" if reason.count > 1 else ""
-        details = [f"why: {reason.explanation}"] if reason.explanation else []
+        details = [f"at {line}" for line in reversed(reason.stack)]
+        details += [f"why: {reason.explanation}"] if reason.explanation else []
         details += ["effect: the whole function runs uncompiled"] if reason.skipped else []
         details += [f"hint: {hint}" for hint in reason.hints]
         return PageNote(
@@ -194,11 +195,12 @@ class PageBuilder:
         )
 
     def _split(self, reason: SplitReason) -> PageNote:
-        details = (reason.exception,) if reason.exception else ()
+        details = [f"at {reason.source_line}"] if reason.source_line else []
+        details += [reason.exception] if reason.exception else []
         return PageNote(
             label="split",
             text=f"{reason.kind.value}: {reason.info}",
-            details=details,
+            details=tuple(details),
             source=self.source_number(reason.source_line),
         )
 

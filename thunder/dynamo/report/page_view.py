@@ -48,8 +48,10 @@ class _Pane:
     def add(self, lines: Sequence[PageLine], numbers: Iterable[int]) -> None:
         """Adds the lines of a listing."""
         texts = [visible(line.text) for line in lines]
-        shown = map(_uncommented, lines, texts)
-        runs = highlight(list(shown), [line.language for line in lines])
+        bodies = list(map(_is_body, lines))
+        shown = [t[len(_BODY) :] if b else t for b, t in zip(bodies, texts, strict=True)]
+        runs = highlight(shown, [line.language for line in lines])
+        runs = [f"c{len(_BODY)}{r}" if b else r for b, r in zip(bodies, runs, strict=True)]
         for line, number, run in zip(lines, numbers, runs, strict=True):
             self._add(line, number, _HEAD if line.is_head else _PLAIN, run)
 
@@ -76,10 +78,9 @@ class _Pane:
         }
 
 
-def _uncommented(line: PageLine, text: str) -> str:
-    """Lets a fusion's body, which traces show as comments, be coloured as the code that it is."""
-    is_body = line.fusion != NOTHING and text.startswith(_BODY)
-    return text.replace("#", " ", 1) if is_body else text
+def _is_body(line: PageLine) -> bool:
+    """Whether a line is of a fusion's body: traces show it as a comment, and it is code."""
+    return line.fusion != NOTHING and line.text.startswith(_BODY)
 
 
 def page_view(page: Page) -> dict[str, Any]:

@@ -249,7 +249,11 @@ function drawTreeRow(element, place) {
   if (isLabel) {
     element.append(make("span", `tag ${row.kind}`, row.kind));
     element.classList.add("loud");
-  } else if (row.title) addText(element.appendChild(make("span", "name")), row.title, "", "tree", index);
+  } else if (row.title) {
+    const name = element.appendChild(make("span", "name"));
+    name.title = row.title;
+    addText(name, row.title, "", "tree", index);
+  }
   const offset = isLabel ? 1 : row.title.length + 1;
   const words = element.appendChild(make("span", "words"));
   addMatches(words, row.words, offset, "tree", index);
