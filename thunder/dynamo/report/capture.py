@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, final
+from typing import Any, final
 
+import torch
 from torch import fx
 
 from thunder.dynamo.compilation import recompile_reason
-from thunder.dynamo.compiler import ThunderCompiler
-from thunder.dynamo.isolation import torch_compile
+from thunder.dynamo.isolation import with_own_code
 from thunder.dynamo.options import divide_options
 from thunder.dynamo.report.break_reason import BreakReason, recorded_breaks
 from thunder.errors import OptionError
@@ -106,11 +106,8 @@ def capture(
     # The graphs stay as they are, so Inductor's settings have nobody to go to.
     torch_only = {k: v for k, v in divided.torch_compile.items() if k not in ("mode", "options")}
     backend = CapturingBackend()
+    keywords = type(divided)(torch_compile=torch_only).make_torch_options()
+    target = fn if "isolate_recompiles" in keywords else with_own_code(fn)
     with recorded_breaks() as log:
-        compiled = torch_compile(
-            fn,
-            cast("ThunderCompiler", backend),
-            type(divided)(torch_compile=torch_only),
-        )
-        compiled(*args, **kwargs)
+        torch.compile(target, backend=backend, **keywords)(*args, **kwargs)
     return Capture(graphs=tuple(backend.graphs), break_reasons=tuple(log.reasons))
