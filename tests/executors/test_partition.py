@@ -63,17 +63,85 @@ def test_a_region_never_depends_on_itself_through_another():
         torch.ones(2),
         executors=[Fuser("f", aten.sin, aten.cos, aten.add)],
     )
-    assert names(result.steps) == [["sin", "sin_1"], "relu", ["cos", "add"]]
+    assert names(result.steps) == [["sin_1"], "relu", ["sin", "cos", "add"]]
 
 
-def test_independent_nodes_of_one_stage_share_a_region():
+def test_what_needs_the_inputs_alone_is_computed_where_it_is_used():
+    def function(x, saved):
+        wide = saved.to(torch.float64)
+        return x.sin().relu().sin() * wide
+
+    _, result = partition(
+        function,
+        torch.ones(2, dtype=torch.float64),
+        torch.ones(2),
+        executors=[Fuser("f", aten.sin, aten.mul, aten._to_copy)],
+    )
+    assert names(result.steps) == [["sin"], "relu", ["_to_copy", "sin_1", "mul"]]
+
+
+def test_reductions_of_the_inputs_stay_early():
+    # Moved to where it is used, the reduction would keep its large input alive.
+    _, result = partition(
+        lambda x, saved: x.sin().relu().sin() * saved.sum(),
+        torch.ones(2),
+        torch.ones(2),
+        executors=[Fuser("f", aten.sin, aten.mul, aten.sum)],
+    )
+    assert names(result.steps) == [["sin"], "relu", ["sum_1"], ["sin_1", "mul"]]
+
+
+def test_nothing_moves_past_a_write():
+    def function(x, y):
+        before = x.sin()
+        x.copy_(y)
+        return before * y.relu().sin()
+
+    _, result = partition(
+        function,
+        torch.ones(2),
+        torch.zeros(2),
+        executors=[Fuser("f", aten.sin, aten.mul)],
+    )
+    assert names(result.steps)[:2] == [["sin"], "copy_"]
+
+
+def test_nodes_that_share_an_input_share_a_region():
+    _, result = partition(
+        lambda x: (x.sin().relu(), x.cos().relu()),
+        torch.ones(2),
+        executors=[Fuser("f", aten.sin, aten.cos)],
+    )
+    assert names(result.steps) == [["sin", "cos"], "relu", "relu_1"]
+
+
+@pytest.mark.parametrize(
+    ("limits", "expected"),
+    [
+        ({"max_nodes": 2}, [["sin", "cos"], ["add", "mul"], ["add_1"]]),
+        ({"max_inputs": 2}, [["sin", "cos", "add", "mul"], ["add_1"]]),
+    ],
+)
+def test_regions_keep_to_the_limits_of_their_executor(limits, expected):
+    def function(x, y, z):
+        return (x.sin() + y.cos()) * x + z
+
+    fuser = Fuser("f", aten.sin, aten.cos, aten.add, aten.mul)
+    for name, value in limits.items():
+        setattr(fuser, name, value)
+    relu = torch.ones(2), torch.ones(2), torch.ones(2)
+    _, result = partition(lambda *xs: function(*xs).relu(), *relu, executors=[fuser])
+    assert names(result.steps) == [*expected, "relu"]
+
+
+def test_independent_nodes_of_one_stage_are_regions_of_their_own():
     _, result = partition(
         lambda x, y: (x.sin().relu(), y.cos().relu()),
         torch.ones(2),
         torch.ones(3),
         executors=[Fuser("f", aten.sin, aten.cos)],
     )
-    assert names(result.steps) == [["sin", "cos"], "relu", "relu_1"]
+    assert names(result.steps) == [["sin"], "relu", ["cos"], "relu_1"]
 
 
 def test_two_fusion_executors_alternate():

@@ -4,7 +4,8 @@
 |---|---|
 | `base` | what an executor is; `OperatorExecutor` for a table of a user's |
 | `registry` | executors by name |
-| `partition` | nodes shared out between executors, grouped into regions |
+| `grouping` | nodes that can be compiled as one |
+| `partition` | nodes shared out between executors, as regions and single nodes |
 | `aten` | op by op |
 | `inductor` | fusion by TorchInductor |
 | `nvfuser` | fusion by nvFuser, on CUDA |

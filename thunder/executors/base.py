@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -72,7 +73,15 @@ class AbstractExecutor(abc.ABC):
 
 
 class AbstractFusionExecutor(AbstractExecutor):
-    """An executor that compiles partitions of nodes."""
+    """An executor that compiles partitions of nodes.
+
+    Attributes:
+        max_nodes: The most nodes of a region that is not the whole graph.
+        max_inputs: The most inputs of such a region.
+    """
+
+    max_nodes: int = sys.maxsize
+    max_inputs: int = sys.maxsize
 
     @abc.abstractmethod
     def compile(

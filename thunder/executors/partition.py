@@ -1,21 +1,20 @@
-"""Shares the nodes of an ATen graph out between executors and groups them into regions.
+"""Shares the nodes of an ATen graph out between executors, as regions and single nodes.
 
-Regions are found by stage numbers. Walking the graph in order, a node of fusion executor X gets
-the largest stage of its inputs, plus one where the input belongs to somebody else; all nodes of
-X with one stage form a region. A path that leaves a region and comes back raises the stage, so
-regions have no cycles. Nodes that write to memory are a barrier and random nodes stay in order,
-which torch's `CapabilityBasedPartitioner` knows nothing of. Linear in the size of the graph.
+Which executor takes a node is asked in the order of the list. `grouping` finds what can be
+compiled together; here each group is offered to its executor, and everything is put in an order
+in which it can run.
 """
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import fx
 
 from thunder.executors.base import AbstractExecutor, AbstractFusionExecutor
+from thunder.executors.grouping import group_nodes, is_write, ordering
 from thunder.trace.targets import CLAIM, Claim
 
 
@@ -93,75 +92,65 @@ def partition_graph(
         if only.worthwhile([node for node in nodes if node.op == "call_function"]) is None:
             region = Region(only, nodes)
             return Partition(steps=(region,), whole_graph=region)
-    return Partition(steps=_in_stages(graph, claims, fallback), whole_graph=None)
+    return Partition(steps=_steps(graph, claims, fallback), whole_graph=None)
 
 
-def _in_stages(
+def _steps(
     graph: fx.Graph, claims: dict[fx.Node, AbstractExecutor], fallback: AbstractExecutor
 ) -> tuple[Region | fx.Node, ...]:
     for node, executor in claims.items():
         if is_write(node) and isinstance(executor, AbstractFusionExecutor):
             _give(node, claims, fallback, "writes to memory that other regions may read")
-    stages = _stages(graph, claims)
-    by_stage: dict[int, list[Region | fx.Node]] = {}
-    for region in _regions(claims, stages, fallback):
-        by_stage.setdefault(stages[region.nodes[0]], []).append(region)
-    for node, executor in claims.items():
-        if not isinstance(executor, AbstractFusionExecutor):
-            by_stage.setdefault(stages[node], []).append(node)
-    constants = graph.find_nodes(op="get_attr")
-    return (*constants, *(step for _, steps in sorted(by_stage.items()) for step in steps))
-
-
-def _regions(
-    claims: dict[fx.Node, AbstractExecutor],
-    stages: dict[fx.Node, int],
-    fallback: AbstractExecutor,
-) -> list[Region]:
-    groups: dict[tuple[int, str], list[fx.Node]] = {}
-    for node, executor in claims.items():
-        if isinstance(executor, AbstractFusionExecutor):
-            groups.setdefault((stages[node], executor.name), []).append(node)
-    regions: list[Region] = []
-    for nodes in groups.values():
-        executor = claims[nodes[0]]
-        assert isinstance(executor, AbstractFusionExecutor)
+    steps: list[Region | fx.Node] = []
+    for executor, nodes in list(group_nodes(claims)):
         refusal = executor.worthwhile(nodes)
         if refusal is None:
-            regions.append(Region(executor, tuple(nodes)))
+            steps.append(Region(executor, nodes))
         else:
             for node in nodes:
                 _give(node, claims, fallback, refusal.reason)
-    return regions
+    steps += [
+        node
+        for node, executor in claims.items()
+        if not isinstance(executor, AbstractFusionExecutor)
+    ]
+    return (*graph.find_nodes(op="get_attr"), *_in_order(steps, claims))
 
 
-def _stages(graph: fx.Graph, claims: dict[fx.Node, AbstractExecutor]) -> dict[fx.Node, int]:
-    stages: dict[fx.Node, int] = {}
-    barrier: fx.Node | None = None
-    random: fx.Node | None = None
-    latest: fx.Node | None = None
-    for node in graph.nodes:
-        if node not in claims:
-            continue
-        before = [source for source in node.all_input_nodes if source in stages]
-        before += [node_ for node_ in (barrier,) if node_ is not None]
-        if is_write(node):
-            before += [latest] if latest is not None else []
-            barrier = node
-        if is_random(node):
-            before += [random] if random is not None else []
-            random = node
-        stages[node] = max(
-            (stages[source] + _crossing(source, node, claims) for source in before), default=0
-        )
-        if latest is None or stages[node] >= stages[latest]:
-            latest = node
-    return stages
+def _in_order(
+    steps: Sequence[Region | fx.Node], claims: dict[fx.Node, AbstractExecutor]
+) -> list[Region | fx.Node]:
+    """Sorts steps so that each comes after what it needs.
 
-
-def _crossing(source: fx.Node, node: fx.Node, claims: dict[fx.Node, AbstractExecutor]) -> int:
-    fused = isinstance(claims[node], AbstractFusionExecutor)
-    return int(fused and claims[source] is not claims[node])
+    Among those that can run, the one comes first whose last node is first in the graph: the
+    graph's order is AOTAutograd's, which keeps few values alive.
+    """
+    position = {node: index for index, node in enumerate(claims)}
+    members = [step.nodes if isinstance(step, Region) else (step,) for step in steps]
+    step_of = {node: index for index, nodes in enumerate(members) for node in nodes}
+    needs: list[set[int]] = [set() for _ in steps]
+    pairs = [(source, node) for node in claims for source in node.all_input_nodes]
+    for before, after in (*pairs, *ordering(claims)):
+        if before in step_of and step_of[before] != step_of[after]:
+            needs[step_of[after]].add(step_of[before])
+    feeds: list[list[int]] = [[] for _ in steps]
+    for index, sources in enumerate(needs):
+        for source in sources:
+            feeds[source].append(index)
+    waiting = [len(sources) for sources in needs]
+    last = [max(position[node] for node in nodes if node in position) for nodes in members]
+    ready = [(last[index], index) for index, count in enumerate(waiting) if not count]
+    heapq.heapify(ready)
+    result: list[Region | fx.Node] = []
+    while ready:
+        _, index = heapq.heappop(ready)
+        result.append(steps[index])
+        for follower in feeds[index]:
+            waiting[follower] -= 1
+            if not waiting[follower]:
+                heapq.heappush(ready, (last[follower], follower))
+    assert len(result) == len(steps), "regions depend on each other in a cycle"
+    return result
 
 
 def _give(
@@ -173,19 +162,3 @@ def _give(
     claim: Claim = node.meta[CLAIM]
     claims[node] = fallback
     node.meta[CLAIM] = Claim(fallback.name, (*claim.refusals, (claim.executor, reason)))
-
-
-def is_write(node: fx.Node) -> bool:
-    """Whether a node changes memory or has another effect that its result does not show."""
-    target = node.target
-    if isinstance(target, torch._ops.OpOverload):
-        return target._schema.is_mutable or node.is_impure()
-    return node.is_impure()
-
-
-def is_random(node: fx.Node) -> bool:
-    """Whether a node draws from a random generator."""
-    target = node.target
-    return isinstance(target, torch._ops.OpOverload) and (
-        torch.Tag.nondeterministic_seeded in target.tags
-    )

@@ -15,7 +15,7 @@ import torch
 from torch import fx
 
 from thunder.errors import ExecutorError
-from thunder.executors.partition import is_write
+from thunder.executors.grouping import is_write
 from thunder.trace.copying import output_values
 from thunder.trace.source_lines import source_line
 from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
