@@ -9,6 +9,7 @@ import importlib.metadata
 import importlib.util
 import os
 import random
+import signal
 import sys
 from pathlib import Path
 
@@ -30,7 +31,10 @@ GPU_TESTS = Path(__file__).parent / "gpu"
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Shares Inductor's kernels between workers and runs, and fixes what hypothesis tries."""
+    """Sets up what all tests share: Ctrl-C, Inductor's kernels, what hypothesis tries."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # A shell starts background jobs so, and what they start ignores Ctrl-C as well.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     cache = config.cache
     if cache is not None:
         folder = cache.mkdir(f"inductor-{importlib.metadata.version('torch')}")

@@ -27,11 +27,11 @@ class GraphDump:
 
     Example:
         >>> from thunder.debug import DebugFlag, GraphDump, active
-        >>> graph = GraphDump("graph0_thunder_0")
+        >>> graph = GraphDump("example")
         >>> with active(DebugFlag.TRACE):
         ...     path = graph.artifact(DebugFlag.TRACE, lambda: "x = 1", direction="forward")
         >>> path.name
-        'graph0_thunder_0_forward_trace_rank0.py'
+        'example_forward_trace_rank0.py'
         >>> path.read_text()
         'x = 1'
     """
