@@ -5,6 +5,7 @@
 | `base` | what an executor is; `OperatorExecutor` for a table of a user's |
 | `registry` | executors by name |
 | `grouping` | nodes that can be compiled as one |
+| `kernel_origins` | which nodes a kernel computes |
 | `partition` | nodes shared out between executors, as regions and single nodes |
 | `aten` | op by op |
 | `inductor` | fusion by TorchInductor |
