@@ -83,22 +83,42 @@ class FallbackWarning(UserWarning):
 _REPRODUCER = "_thunder_reproducer"
 
 
-def has_reproducer(error: BaseException) -> bool:
-    """Tells whether the message of an error, or of one that led to it, names a reproducer.
+def reproducer_of(error: BaseException) -> object | None:
+    """Returns the reproducer that the message of an error, or of one that led to it, names.
 
     Args:
         error: The error.
+
+    Returns:
+        The script's path; None when there is none.
     """
     seen: set[int] = set()
     following: BaseException | None = error
     while following is not None and id(following) not in seen:
         if _REPRODUCER in following.__dict__:
-            return True
+            return following.__dict__[_REPRODUCER]
         seen.add(id(following))
         # Dynamo cuts the chain and keeps what a backend raised aside.
         aside = getattr(following, "inner_exception", None)
         following = following.__cause__ or following.__context__ or aside
-    return False
+    return None
+
+
+def end_with_reproducer(error: BaseException) -> bool:
+    """Says once more where the reproducer is when something else comes after it in the message.
+
+    Dynamo quotes what a backend raised and adds a paragraph of its own.
+
+    Args:
+        error: The error, about to be raised again.
+
+    Returns:
+        Whether there is a reproducer.
+    """
+    reproducer = reproducer_of(error)
+    if reproducer is not None and not str(error).rstrip().endswith(str(reproducer)):
+        add_to_message(error, reproducer)
+    return reproducer is not None
 
 
 def add_to_message(error: BaseException, reproducer: object) -> None:

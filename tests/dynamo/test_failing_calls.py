@@ -19,6 +19,9 @@ import torch
 import thunder
 from thunder.debug import folder as debug_folder
 from thunder.dynamo import failing_calls, failures
+from thunder.errors import FallbackWarning
+from thunder.pipeline import fallback
+from thunder.pipeline.first_run import run_checked
 from thunder.repro import Crashes, Status, verify
 
 ROOT = Path(__file__).parents[2]
@@ -199,6 +202,43 @@ def test_the_same_failure_leaves_one_script(scripts):
         with pytest.raises(torch._dynamo.exc.Unsupported, match=r"Reproducer: \S+\.py$"):
             f(torch.ones(2))
     assert [path.name for path in scripts.glob("*.py")] == ["call_breaks_reproducer_rank0.py"]
+
+
+def lost(graph_module):
+    raise KeyError("lost")
+
+
+@pytest.mark.parametrize("compile_it", [thunder.jit, thunder.thunderfx])
+def test_a_failure_of_a_region_keeps_its_script_and_ends_with_it(scripts, compile_it):
+    options = {"executors": ["aten"], "transforms": [lost], "on_failure": "raise"}
+    f = compile_it(lambda x: x.sin(), debug="save_reproducer", **options)
+    with pytest.raises(torch._dynamo.exc.BackendCompilerFailed) as caught:
+        f(torch.ones(2))
+    (script,) = scripts.glob("*.py")
+    assert script.name == "graph0_thunder_0_reproducer_rank0.py"
+    assert str(caught.value).endswith(f"\nReproducer: {script}")
+
+
+def test_what_fails_on_the_device_after_the_first_run_is_a_failure_of_it(scripts, monkeypatch):
+    """Stands for an illegal memory access, which CUDA reports when it is waited for."""
+
+    ran: list[str] = []
+
+    def run_and_note(*arguments):
+        ran.append("a first run")
+        return run_checked(*arguments)
+
+    def report():
+        if ran == ["a first run"]:  # not after the compile, and not in the plainer way
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    monkeypatch.setattr(failures, "_wait_for_device", report)
+    monkeypatch.setattr(fallback, "run_checked", run_and_note)
+    f = thunder.thunderfx(lambda x: x.sin(), debug="save_reproducer")
+    x = torch.ones(2)
+    with pytest.warns(FallbackWarning, match=r"first run; as asked for\): CUDA error.*Reproducer"):
+        torch.testing.assert_close(f(x), x.sin())
+    assert [p.name for p in scripts.glob("*.py")] == ["graph0_thunder_0_reproducer_rank0.py"]
 
 
 def test_errors_of_the_program_itself_leave_none(scripts):

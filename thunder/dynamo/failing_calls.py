@@ -19,7 +19,7 @@ from thunder.dynamo.compiler import EntryPoint, ThunderCompiler
 from thunder.dynamo.failures import fence, write_checked
 from thunder.dynamo.options import DividedOptions
 from thunder.dynamo.reproducers import user_options
-from thunder.errors import GraphBreakError, add_to_message, has_reproducer
+from thunder.errors import GraphBreakError, add_to_message, end_with_reproducer
 from thunder.repro import (
     Fails,
     ReproScript,
@@ -61,7 +61,7 @@ def with_scripts(
         try:
             return compiled(*args, **kwargs)
         except _OF_DYNAMO as error:
-            if REPRODUCERS.read() and not has_reproducer(error):
+            if REPRODUCERS.read() and not end_with_reproducer(error):
                 expected = Fails.like(error)
                 if expected not in scripts:
                     scripts[expected] = _write(function, args, kwargs, compiler, options, expected)

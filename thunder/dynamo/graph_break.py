@@ -7,9 +7,9 @@ from collections.abc import Callable
 from traceback import FrameSummary
 from typing import Any
 
-from torch._dynamo.exc import Unsupported
+from torch._dynamo.exc import BackendCompilerFailed, Unsupported
 
-from thunder.errors import GraphBreakError
+from thunder.errors import GraphBreakError, end_with_reproducer
 from thunder.trace.source_lines import relative_path
 
 
@@ -20,7 +20,8 @@ def whole_function(compiled: Callable[..., Any]) -> Callable[..., Any]:
         compiled: What torch.compile returned.
 
     Returns:
-        A callable that raises GraphBreakError where `compiled` raises torch's `Unsupported`.
+        A callable that raises GraphBreakError where `compiled` raises torch's `Unsupported`. What
+        else it raises ends with the path of the reproducer, if there is one.
     """
 
     @functools.wraps(compiled)
@@ -29,6 +30,9 @@ def whole_function(compiled: Callable[..., Any]) -> Callable[..., Any]:
             return compiled(*args, **kwargs)
         except Unsupported as error:
             raise GraphBreakError(_explain(error)) from error
+        except BackendCompilerFailed as error:
+            end_with_reproducer(error)
+            raise
 
     return call
 
