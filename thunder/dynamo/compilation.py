@@ -6,10 +6,13 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import FunctionType
 from typing import Any, final
 
 from torch import fx
+from torch._dynamo.exc import exceptions_allowed_to_be_fallback
 from torch._dynamo.utils import get_metrics_context
+from torch._guards import TracingContext
 
 from thunder.dynamo.failures import crash_script, reproduce
 from thunder.dynamo.partition_compile import CompiledSplit, compile_partitions
@@ -163,7 +166,13 @@ class Compilation:
     def _go_on(
         self, region: CompiledRegion, example_inputs: Sequence[Any], error: Exception
     ) -> Callable[..., Any]:
-        """Leaves a script of what failed; then raises, or leaves the region to Inductor."""
+        """Leaves a script of what failed; then raises, or leaves the region to Inductor.
+
+        What depends on values of tensors is no failure: Dynamo breaks the graph there.
+        """
+        cause = error.__cause__
+        if cause is not None and _breaks_graph(cause, region.graph_module):
+            raise cause
         self.failed.append(region)
         script = _reproduce_once(region, error)
         if self.options.on_failure == "raise":
@@ -245,6 +254,23 @@ def recompile_reason() -> str | None:
     if not reason or "BACKEND_MATCH" in reason:  # the code was compiled for another backend
         return None
     return str(reason)
+
+
+def _breaks_graph(error: BaseException, graph_module: fx.GraphModule) -> bool:
+    """Whether Dynamo answers an error with a graph break.
+
+    It does not where the user put a function into the graph by `torch.compiler.allow_in_graph`,
+    and nobody does where the graph was not captured by Dynamo.
+    """
+    return (
+        isinstance(error, exceptions_allowed_to_be_fallback)
+        and TracingContext.try_get() is not None
+        and not any(
+            isinstance(node.target, FunctionType)
+            and not (node.target.__module__ or "").startswith("torch")
+            for node in graph_module.graph.nodes
+        )
+    )
 
 
 def _split_error(graph_index: int, error: Exception) -> SplitError:
