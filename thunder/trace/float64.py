@@ -27,6 +27,7 @@ WIDE = {
 """The dtypes that are widened; others, float8 among them, stay as they are."""
 
 _SEEDED_ONLY_WITH_DROPOUT = ("attention", "rnn", "lstm", "gru")
+_INDUCTORS_DRAWS = ("prims.inductor_random", "prims.inductor_randint")
 
 UNDECLARED_WRITES = {
     f"aten::{name}": ("running_mean", "running_var")
@@ -136,8 +137,11 @@ def is_random(operator: Any) -> bool:
     """Whether an operator draws its result, so that another dtype would give another one.
 
     Fused attention and recurrent layers are tagged as random too, but only draw with dropout:
-    their results follow from their inputs.
+    their results follow from their inputs. What Inductor puts in the place of random operators is
+    random in eager mode although its tags do not say so.
     """
+    if str(operator).startswith(_INDUCTORS_DRAWS):
+        return True
     if torch.Tag.nondeterministic_seeded not in getattr(operator, "tags", ()):
         return False
     return not any(part in str(operator) for part in _SEEDED_ONLY_WITH_DROPOUT)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch import fx
 from torch.fx.graph import _parse_stack_trace
 
 _TORCH_FOLDER = str(Path(torch.__file__).parent) + os.sep
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,23 @@ def parse_stack_trace(stack_trace: str) -> SourceLine | None:
     )
     if frame is None:
         return None
-    return SourceLine(relative_path(frame.file), int(frame.lineno), frame.name, frame.code)
+    function = users_function(frame.name)
+    return SourceLine(relative_path(frame.file), int(frame.lineno), function, frame.code)
+
+
+def users_function(name: str) -> str:
+    """Returns the name of the user's function that a frame belongs to.
+
+    Args:
+        name: The frame's name. What comes after a graph break is in a function that Dynamo makes
+            and names after the user's.
+
+    Example:
+        >>> users_function("torch_dynamo_resume_in_forward_at_12")
+        'forward'
+    """
+    resumed = _RESUMED.fullmatch(name)
+    return users_function(resumed[1]) if resumed else name
 
 
 def relative_path(file: str) -> str:

@@ -34,9 +34,13 @@ def analyzed(model, *args, compile_options=None, **options):
     return analyze_thunder_splits(report.fx_graph_reports[0], **options)
 
 
-def passes(script: Path, *arguments: str) -> None:
+def run_script(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(script), *arguments]
-    ended = subprocess.run(command, cwd=script.anchor, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=script.anchor, capture_output=True, text=True, check=False)
+
+
+def passes(script: Path, *arguments: str) -> None:
+    ended = run_script(script, *arguments)
     assert ended.returncode == 0, ended.stderr[-2000:]
 
 
@@ -187,3 +191,38 @@ def test_fusion_scripts_import_inductors_operators(tmp_path):
     assert all(fusion.check().accurate for fusion in fusions)
     for fusion in fusions:
         passes(tmp_path / f"{fusion.name}_repro_inductor.py")
+
+
+def test_fusions_that_draw_are_compared_with_the_same_draws(tmp_path):
+    """Inductor's draws depend on a seed that eager mode does not use, and on no order."""
+
+    def program(x):
+        noise = torch.randn(3) + torch.randint(0, 9, (3,))
+        return torch.nn.functional.dropout(x, 0.5) + noise, torch.rand_like(x) * 2
+
+    (report,) = get_thunder_fxgraph_reports(program, torch.rand(2, 3))
+    (fusion,) = make_nvfusion_reports([report])
+    script = fusion.write_inductor_repro(tmp_path)
+    text = script.read_text()
+    assert text.count("prims.inductor_random.default(") == 3
+    assert "prims.inductor_randint.default(" in text
+    passes(script, "--check_consistency")
+    wrong = tmp_path / "wrong.py"
+    doubled = "lambda *x: [2 * y for y in inductor_without_dynamo(module, options={})(*x)]"
+    wrong.write_text(text.replace("inductor_without_dynamo(module, options={})", doubled))
+    assert run_script(wrong, "--check_consistency").returncode == 1
+
+
+def test_names_after_graph_breaks_are_the_users():
+    def program(x):
+        x = x.exp()
+        torch._dynamo.graph_break()
+        return torch.sinc(x)
+
+    reports = get_thunder_fxgraph_reports(
+        program, torch.rand(3), thunder_options={"executors": ["aten"], "exclude_ops": ["sinc"]}
+    )
+    (reason,) = reports[1].info.split_reasons
+    assert reason.source_line is not None
+    assert reason.source_line.function == "program"
+    assert "resume" not in str(reports[1]) + str(reports[1].subgraph_reports)

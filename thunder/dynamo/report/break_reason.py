@@ -18,10 +18,9 @@ from torch._dynamo.utils import (
     graph_break_reasons,
 )
 
-from thunder.trace.source_lines import SourceLine, relative_path
+from thunder.trace.source_lines import SourceLine, relative_path, users_function
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{4,}")
-_RESUMED = re.compile(r"torch_dynamo_resume_in_(.+)_at_\d+")
 _FIELDS = {"Explanation": "explanation", "Hint": "hints"}
 _JUMP = "generic_jump"
 
@@ -110,7 +109,9 @@ def _skipped_frame(frame: CompilationMetrics) -> BreakReason:
     stack = ()
     if file:
         code = linecache.getline(file, number).strip()
-        stack = (SourceLine(relative_path(file), number, frame.co_name or "?", code),)
+        stack = (
+            SourceLine(relative_path(file), number, users_function(frame.co_name or "?"), code),
+        )
     return replace(_break_reason(frame.fail_reason or "", stack), skipped=True)
 
 
@@ -162,10 +163,9 @@ def _jump(head: str) -> tuple[str, dict[str, list[str]]]:
 
 
 def _source_line(frame: Any) -> SourceLine:
-    resumed = _RESUMED.fullmatch(frame.name)
     return SourceLine(
         relative_path(frame.filename),
         int(frame.lineno or 0),
-        resumed[1] if resumed else frame.name,
+        users_function(frame.name),
         (frame.line or "").strip(),
     )

@@ -195,6 +195,33 @@ def time_backward(benchmark, make_module, make_inputs, compile_module, around):
     benchmark.pedantic(backward, setup=forward, rounds=20)
 
 
+def draw_from_seeds():
+    """Lets Inductor's own random operators draw the same in eager mode and compiled, in any order.
+
+    Its kernels draw other numbers from a seed than eager, where the seed is not used at all.
+    """
+    lowering = importlib.import_module("torch._inductor.lowering")
+
+    def inductor_random(size, seed, mode, **_):
+        drawn = {"dtype": torch.float32, "device": seed.device, "generator": seeded(seed)}
+        return getattr(torch, mode)(size, **drawn)
+
+    def inductor_randint(low, high, size, seed):
+        return torch.randint(low, high, size, device=seed.device, generator=seeded(seed))
+
+    def seeded(seed):
+        return torch.Generator(seed.device).manual_seed(int(seed))
+
+    library = torch.library.Library("prims", "IMPL")
+    lowering.make_fallback(torch.ops.prims.inductor_seeds.default, warn=False)
+    for function in (inductor_random, inductor_randint):
+        for key in ("CPU", "CUDA"):
+            library.impl(function.__name__, function, key)
+        operator = getattr(torch.ops.prims, function.__name__)
+        lowering.make_fallback(operator.default, warn=False)
+    return library  # which must live as long as they are used
+
+
 def is_random(operator):
     """Whether an operator's result is drawn, so that another dtype would draw another one."""
     fused = any(part in str(operator) for part in ("attention", "rnn", "lstm", "gru"))
@@ -230,10 +257,12 @@ class Draws(TorchDispatchMode):
 
     def __init__(self):
         super().__init__()
-        self.drawn = []
+        self.drawn, self.library = [], None
         inductor_config.fallback_random = True  # else Inductor draws other numbers than eager
 
     def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        if self.library is None and str(operator).startswith("prims.inductor_seed"):
+            self.library = draw_from_seeds()
         result = operator(*args, **(kwargs or {}))
         if is_random(operator):
             self.drawn.append(tree_map(torch.clone, result))
