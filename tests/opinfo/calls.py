@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import operator
 from collections.abc import Callable, Iterator
@@ -104,8 +105,9 @@ def _function(op: OpInfo, form: Form) -> Callable[..., Any]:
         return on_copy
     if "wrapper_set_seed" in getattr(getattr(op.op, "__code__", None), "co_names", ()):
         # Dynamo does not trace into what sets the seed; the operator is all that is of interest.
-        owner = torch.Tensor if hasattr(torch.Tensor, op.name) else torch
-        return operator.attrgetter(op.name)(owner)
+        for owner in (torch.Tensor, torch):
+            with contextlib.suppress(AttributeError):
+                return operator.attrgetter(op.name)(owner)
     return op.op
 
 

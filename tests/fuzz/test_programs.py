@@ -1,0 +1,25 @@
+"""Generated programs against eager.
+
+make fuzz                                       2,000 programs
+FUZZ_FIRST_SEED=100 make fuzz                   2,000 others
+make fuzz ARGS='-k test_as_in_eager'            without the regressions and cuts at random
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.fuzz.searching import search
+
+FIRST_SEED = int(os.environ.get("FUZZ_FIRST_SEED", "1"))
+PROGRAMS = 2000
+PROGRAMS_PER_TEST = 100
+
+
+@pytest.mark.parametrize("part", range(PROGRAMS // PROGRAMS_PER_TEST))
+def test_as_in_eager(part, request):
+    counts = search(seed=FIRST_SEED + part, number=PROGRAMS_PER_TEST)
+    request.node.user_properties.append(("programs", dict(counts)))
+    assert counts["passed"] > counts["excused"]
