@@ -13,19 +13,20 @@ are said to need torch alone are searched for imports of thunder.
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))  # for tests.zoo
 
 import torch
 from rich.console import Console
@@ -66,7 +67,9 @@ def main() -> int:
         for name in options.models.split(","):
             start = time.monotonic()
             paths = write_scripts(name, Path(folder) / name, benchmarks=options.benchmarks)
-            ended = list(run_scripts(paths, Path(folder) / name, check=options.check_consistency))
+            ended = run_scripts(
+                paths, Path(folder) / name, check=options.check_consistency, jobs=options.jobs
+            )
             green = sum(not each.problem for each in ended)
             seconds = f"{time.monotonic() - start:.0f}"
             shown.add_row(name, str(len(paths)), str(len(ended)), str(green), seconds)
@@ -96,27 +99,30 @@ def write_scripts(name: str, folder: Path, *, benchmarks: bool) -> list[Path]:
     torch._dynamo.reset()
     torch.manual_seed(0)
     case = MODELS[name]()
-    return save_thunderfx_repros(
-        case.model.train(), folder, use_benchmark=benchmarks, **case.inputs
-    )
+    step = functools.partial(case.model.train(), **case.inputs)
+    return save_thunderfx_repros(step, folder, use_benchmark=benchmarks)
 
 
-def run_scripts(paths: Sequence[Path], folder: Path, *, check: bool) -> Iterator[Ended]:
-    """Runs scripts, each in a process of its own, and yields how they end.
+def run_scripts(paths: Sequence[Path], folder: Path, *, check: bool, jobs: int) -> list[Ended]:
+    """Runs scripts, each in a process of its own, and returns how they end.
 
     Args:
         paths: The scripts.
         folder: What their names are relative to.
         check: Whether to run those that can a second time and compare with eager.
+        jobs: How many to run at the same time.
     """
-    for path in paths:
-        timed = "_benchmark_" in path.name
-        calls: list[tuple[str, ...]] = [()] if timed or not check else [(), (CHECKED,)]
-        for arguments in calls:
-            problem = _problem(path, arguments)
-            yield Ended(
-                script=path.relative_to(folder).as_posix(), arguments=arguments, problem=problem
-            )
+
+    def run(call: tuple[Path, tuple[str, ...]]) -> Ended:
+        path, arguments = call
+        name = path.relative_to(folder).as_posix()
+        return Ended(script=name, arguments=arguments, problem=_problem(path, arguments))
+
+    calls: list[tuple[Path, tuple[str, ...]]] = [(path, ()) for path in paths]
+    if check:
+        calls += [(path, (CHECKED,)) for path in paths if "_benchmark_" not in path.name]
+    with ThreadPoolExecutor(jobs) as pool:
+        return list(pool.map(run, calls))
 
 
 def _problem(path: Path, arguments: Sequence[str]) -> str:
@@ -142,6 +148,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", default=",".join(FAMILIES), help="names in tests/zoo/models.py")
     parser.add_argument("--check-consistency", action="store_true", help="compare with eager, too")
     parser.add_argument("--benchmarks", action="store_true", help="write benchmark scripts, too")
+    parser.add_argument("--jobs", type=int, default=2, help="scripts that run at the same time")
     return parser.parse_args()
 
 

@@ -6,15 +6,22 @@ import json
 import re
 import shutil
 import time
+from pathlib import Path
 
 import pytest
 import torch
+from pygments.lexers import PythonLexer
 
 from thunder.benchmark import Settings, TorchEagerSpecification
 from thunder.cli import main
-from thunder.dynamo.report import fx_report, read_report, thunderfx_benchmark_report
+from thunder.dynamo.report import (
+    fx_report,
+    highlighting,
+    read_report,
+    thunderfx_benchmark_report,
+)
 from thunder.dynamo.report.html import render_page, save_page
-from thunder.dynamo.report.kernel_code import kernel_code
+from thunder.dynamo.report.kernel_code import Language, kernel_code
 from thunder.dynamo.report.page import Page, PageLine, PageListing, PageNote, PageRegion, PageSource
 
 ATEN = {"executors": ["aten"]}
@@ -160,6 +167,21 @@ def test_colours_end_where_a_kernels_code_ends(tmp_path):
     assert {run for line, run in lines if line == "class Runner:"} == {"k5p1f6"}
     cpp = [run for line, run in lines if line.startswith('extern "C"')]
     assert cpp and all(run.startswith("k6p1s3p2b4") for run in cpp)  # extern "C"  void
+
+
+def test_colours_are_those_of_pygments(monkeypatch):
+    """The short cut through what traces mostly consist of changes nothing."""
+    tests = Path(__file__).parents[2]
+    files = [Path(__file__), tests / "dynamo" / "test_excluded_ops.py"]
+    files += sorted((tests / "pipeline" / "golden").iterdir())
+    lines = [line for file in files for line in file.read_text().splitlines() if line.isascii()]
+    assert len(lines) > 800
+    languages = [Language.PYTHON] * len(lines)
+    found = highlighting.highlight(lines, languages)
+    monkeypatch.setattr(highlighting, "_PythonLexer", PythonLexer)
+    expected = highlighting.highlight(lines, languages)
+    for line, run, wanted in zip(lines, found, expected, strict=True):
+        assert run == wanted, line
 
 
 def test_graphs_alone_and_graphs_that_fail(tmp_path):

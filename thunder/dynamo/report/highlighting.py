@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-from pygments.lexer import Lexer
+from pygments.lexer import Lexer, inherit
 from pygments.lexers import CppLexer, PythonLexer
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token, _TokenType
 
@@ -31,6 +31,18 @@ _LETTERS = {
     Token: _PLAIN,
 }
 _OPTIONS = {"ensurenl": False, "stripnl": False}
+_NAMES = r"\b(?:torch|[a-z]\w*[\d_]\w*)(?:\.(?!__)\w+)*"
+_BETWEEN = r"(?<=\S)[ ,()\[\]{}=:]+"
+
+
+class _PythonLexer(PythonLexer):
+    """Takes in one step what most of a trace consists of: names of values, `torch.ops...`, commas.
+
+    Pygments tries some forty rules at each of them. None is a keyword or builtin: those have
+    neither digits nor underscores inside.
+    """
+
+    tokens = {"root": [(f"(?:{_NAMES}|{_BETWEEN})+", Token), inherit]}  # noqa: RUF012 - Pygments'
 
 
 def highlight(lines: Sequence[str], languages: Sequence[Language]) -> list[str]:
@@ -45,8 +57,8 @@ def highlight(lines: Sequence[str], languages: Sequence[Language]) -> list[str]:
         ['k3p1f1p4k4p2c5']
     """
     lexers: dict[Language, Lexer] = {
-        Language.PYTHON: PythonLexer(**_OPTIONS),
-        Language.TRITON: PythonLexer(**_OPTIONS),
+        Language.PYTHON: _PythonLexer(**_OPTIONS),
+        Language.TRITON: _PythonLexer(**_OPTIONS),
         Language.CPP: CppLexer(**_OPTIONS),
     }
     runs: list[str] = []
