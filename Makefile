@@ -54,7 +54,7 @@ opinfo: $(READY) ## Compare with eager on PyTorch's own operator samples
 	$(PYTEST) -n $(JOBS) tests/opinfo $(ARGS)
 
 fuzz: $(READY) ## Compare with eager on generated programs
-	$(PYTEST) tests/fuzz $(ARGS)
+	$(PYTEST) -n $(JOBS) tests/fuzz $(ARGS)
 
 gpu: ## Run the CUDA tests with the python that is on the path
 	$(PYTHON) -m pytest tests/gpu $(ARGS)

@@ -8,6 +8,14 @@ from typing import Any
 
 import pytest
 
+LONG = ("test_programs.py", "test_splits.py")
+"""What runs when this folder is named, and is no part of `make test`."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    is_named = any("fuzz" in argument for argument in config.args)
+    return True if collection_path.name in LONG and not is_named else None
+
 
 @pytest.fixture(autouse=True)
 def _reproducers_out_of_the_way(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ class _Writer:
 
     Attributes:
         values: Names of the tensors so far.
+        drawn: Those of them that were made with random numbers.
     """
 
     def __init__(self, draw: st.DrawFn) -> None:
@@ -154,10 +155,13 @@ class _Writer:
         for at in range(draw(st.integers(1, 3))):
             self._add_argument(at)
         self.values = [f"a{at}" for at in range(len(self.arguments))]
+        self.drawn: list[str] = []
         self.statements: list[str] = []
 
     def finish(self) -> Program:
         outputs = self.draw(st.lists(st.sampled_from(self.values[::-1]), min_size=1, max_size=4))
+        # Compilers leave out what nobody uses, and then draw fewer random numbers than eager.
+        outputs += [name for name in self.drawn if name not in outputs]
         result = self.draw(st.sampled_from(_RETURNS)).format(", ".join(outputs))
         return self._program(self.statements, result)
 
@@ -209,6 +213,8 @@ class _Writer:
         statements = [*self.statements, statement]
         if _is_valid(self._program(statements, f"[{', '.join(values)}]")):
             self.statements, self.values = statements, values
+            if "rand" in statement or "dropout" in statement:
+                self.drawn += names
 
     def _program(self, statements: list[str], result: str) -> Program:
         return Program(arguments=tuple(self.arguments), statements=tuple(statements), result=result)
