@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo
+from torch.utils._pytree import tree_leaves
 
 DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.complex64)
 
@@ -83,6 +84,8 @@ def calls(op: OpInfo, dtype: torch.dtype, form: Form) -> Iterator[Call]:
     gradient = form is not Form.IN_PLACE and _has_gradient(op, dtype)
     for sample in op.sample_inputs("cpu", dtype, requires_grad=gradient):
         if form is Form.NONCONTIGUOUS:
+            if not _is_strided((sample.input, sample.args, sample.kwargs)):
+                continue
             sample = sample.noncontiguous()
         if form in (Form.IN_PLACE, Form.IN_PLACE_ON_COPY) and sample.broadcasts_input:
             continue
@@ -109,6 +112,11 @@ def _function(op: OpInfo, form: Form) -> Callable[..., Any]:
             with contextlib.suppress(AttributeError):
                 return operator.attrgetter(op.name)(owner)
     return op.op
+
+
+def _is_strided(values: Any) -> bool:
+    tensors = [leaf for leaf in tree_leaves(values) if isinstance(leaf, torch.Tensor)]
+    return all(tensor.layout is torch.strided for tensor in tensors)
 
 
 def _has_gradient(op: OpInfo, dtype: torch.dtype) -> bool:
