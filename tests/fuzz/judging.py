@@ -10,17 +10,38 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from tests.dynamo.split_backend import observe
+from tests.dynamo.split_backend import SplitBackend, observe
 from thunder import get_subgraph_info, thunderfx
 
 SEEDS = (0, 1, 0)
 """Seeds of the calls' arguments: the first compiles, the second may take other branches."""
 
 
+CUT_OFF = (
+    *("sin", "mul", "where", "sum", "cat", "relu", "dropout", "clone", "to"),
+    *("transpose", "view_as", "detach", "add_", "copy_", "zero_", "t_"),
+)
+"""Operators of the programs that end a region: arithmetic, reductions, copies, views, writes."""
+
+Compile = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def by_thunder(function: Callable[..., Any]) -> Callable[..., Any]:
+    return thunderfx(function, executors=["aten"], on_failure="raise")
+
+
+def in_pieces(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Splits as thunder does, and spares Inductor's C++ compiler."""
+    return torch.compile(function, backend=SplitBackend(CUT_OFF))
+
+
 def judge(
-    function: Callable[..., Any], make_arguments: Callable[[int], Any], counts: Counter[str]
+    function: Callable[..., Any],
+    make_arguments: Callable[[int], Any],
+    counts: Counter[str],
+    compile: Compile = by_thunder,
 ) -> str | None:
-    """Runs a program through thunder and says what is wrong with it, or returns None.
+    """Compiles a program and says what is wrong with it, or returns None.
 
     A program that fails through `torch.compile(backend="aot_eager")` too counts as excused.
 
@@ -28,14 +49,16 @@ def judge(
         function: The program.
         make_arguments: Makes its arguments from a seed.
         counts: Told what became of it: `passed`, `excused`, `failed`; and the number of graphs.
+        compile: The compiler.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         wanted = {seed: _seen_in_eager(function, make_arguments, seed) for seed in SEEDS}
         torch._dynamo.reset()
-        compiled = thunderfx(function, executors=["aten"], on_failure="raise")
+        compiled = compile(function)
         problem = _problem(compiled, make_arguments, wanted)
-        counts["graphs"] += len(get_subgraph_info(compiled))
+        if compile is by_thunder:
+            counts["graphs"] += len(get_subgraph_info(compiled))
         if problem is None:
             counts["passed"] += 1
             return None

@@ -133,10 +133,10 @@ def build(source: str) -> tuple[Callable[..., Any], Callable[[int], list[Any]]]:
 
 
 @st.composite
-def programs(draw: st.DrawFn, most_statements: int = 10) -> Program:
+def programs(draw: st.DrawFn, most_statements: int = 12) -> Program:
     """Draws programs."""
     writer = _Writer(draw)
-    for _ in range(draw(st.integers(2, most_statements))):
+    for _ in range(draw(st.integers(3, most_statements))):
         writer.add_statement()
     return writer.finish()
 

@@ -7,16 +7,17 @@ from collections import Counter
 import hypothesis
 from hypothesis import HealthCheck, settings
 
-from tests.fuzz.judging import judge
+from tests.fuzz.judging import Compile, by_thunder, judge
 from tests.fuzz.programs import Program, programs
 
 
-def search(*, seed: int, number: int) -> Counter[str]:
+def search(*, seed: int, number: int, compile: Compile = by_thunder) -> Counter[str]:
     """Tries programs.
 
     Args:
         seed: Which ones; the same ones each time.
         number: How many.
+        compile: The compiler that is tried.
 
     Returns:
         What became of them.
@@ -37,7 +38,7 @@ def search(*, seed: int, number: int) -> Counter[str]:
     @hypothesis.given(programs())
     def is_right(program: Program) -> None:
         counts["programs"] += 1
-        problem = judge(*program.build(), counts)
+        problem = judge(*program.build(), counts, compile)
         assert problem is None, f"{problem}\n\n{program!r}"
 
     is_right()

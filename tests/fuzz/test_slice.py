@@ -6,8 +6,7 @@ from collections import Counter
 
 import torch
 
-from tests.fuzz import judging
-from tests.fuzz.judging import judge
+from tests.fuzz.judging import in_pieces, judge
 from tests.fuzz.programs import Program
 from tests.fuzz.searching import search
 
@@ -17,15 +16,18 @@ def test_as_in_eager():
     assert counts["passed"] > 30
 
 
-def test_a_wrong_compiler_is_found(monkeypatch):
-    def compile_wrongly(function, **options):
+def test_in_pieces_as_in_eager():
+    counts = search(seed=0, number=10, compile=in_pieces)
+    assert counts["passed"] > 7
+
+
+def test_a_wrong_compiler_is_found():
+    def compile_wrongly(function):
         return lambda *inputs: function(*inputs) + 1
 
-    monkeypatch.setattr(judging, "thunderfx", compile_wrongly)
-    monkeypatch.setattr(judging, "get_subgraph_info", lambda compiled: ())
     program = Program(arguments=("torch.randn(3)",), statements=("v1 = a0.sin()",), result="v1")
     counts: Counter[str] = Counter()
-    assert "['outputs']['value']" in str(judge(*program.build(), counts))
+    assert "['outputs']['value']" in str(judge(*program.build(), counts, compile_wrongly))
     assert counts["failed"] == 1
 
 

@@ -77,7 +77,7 @@ QUICK = (
     "view_as_complex",
     "where",
 )
-SAMPLES = 5
+SAMPLES = 3
 """At most about so many of each dtype and form."""
 
 
