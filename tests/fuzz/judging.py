@@ -104,6 +104,6 @@ def _difference(got: Any, wanted: Any) -> str | None:
                 torch.testing.assert_close(one, other, equal_nan=True)
             except AssertionError as error:
                 return f"{pytree.keystr(path)}: {error}"
-        elif one != other and one == one:
+        elif isinstance(one, torch.Tensor) or (one != other and one == one):
             return f"{pytree.keystr(path)}: {one} instead of {other}"
     return None
