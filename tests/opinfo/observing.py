@@ -138,7 +138,7 @@ def _gap(got: Any, wanted: Any) -> str | None:
             try:
                 torch.testing.assert_close(one, other, equal_nan=True)
             except AssertionError as error:
-                return f"{pytree.keystr(path)}: {error}"
+                return f"{pytree.keystr(path)}: {' '.join(str(error).split())}"
         elif isinstance(one, torch.Tensor):
             return f"{pytree.keystr(path)}: a tensor instead of {other}"
         elif one != other and not (_is_nan(one) and _is_nan(other)):
