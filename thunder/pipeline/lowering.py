@@ -158,16 +158,19 @@ class _ExecutionGraph:
             everything = _call(compiled, values)
             return [everything[position] for position in positions]
 
+        boxed = getattr(compiled, "_boxed_call", False)
+        run = compiled if boxed else lambda args: compiled(*args)
         fused = FusedRegion(
             name=name,
             executor=region.executor.name,
             graph_module=body,
             compiled=select,
             kernels=lambda: region.executor.generated_code(compiled),
+            whole_graph=run,
         )
         self._add_call(fused, inputs, outputs)
         self._add_output()
-        return compiled if getattr(compiled, "_boxed_call", False) else lambda args: compiled(*args)
+        return run
 
     def _add_region(self, region: Region) -> None:
         members = set(region.nodes)

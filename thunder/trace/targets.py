@@ -46,6 +46,9 @@ class FusedRegion:
         compiled: The executor's callable; takes the inputs positionally, returns the outputs.
         kernels: Returns the generated code, or None where the executor shows none.
         notes: Sentences for reports, such as a contest's verdict.
+        whole_graph: Where the region is the whole graph, what runs that: takes one list, which it
+            may clear, and returns all results, those that are inputs included. The executor may
+            have chosen another memory layout for these, which the backward graph then relies on.
     """
 
     name: str
@@ -54,6 +57,7 @@ class FusedRegion:
     compiled: Callable[..., Sequence[Any]]
     kernels: Callable[[], str | None] = field(default=lambda: None)
     notes: tuple[str, ...] = ()
+    whole_graph: Callable[[list[Any]], Sequence[Any]] | None = None
 
     @property
     def __name__(self) -> str:

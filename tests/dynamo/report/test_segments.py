@@ -213,6 +213,16 @@ def test_fusions_that_draw_are_compared_with_the_same_draws(tmp_path):
     assert run_script(wrong, "--check_consistency").returncode == 1
 
 
+def test_fusions_of_convolutions(tmp_path):
+    """Inductor hands the input to its backward graph in another memory layout."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(3, 32, 4, stride=4), torch.nn.GELU())
+    (report,) = get_thunder_fxgraph_reports(model, torch.randn(2, 3, 16, 16))
+    forward, backward = make_nvfusion_reports([report])
+    assert "aten.convolution.default" in forward.operators
+    assert "aten.convolution_backward.default" in backward.operators
+    passes(backward.write_inductor_repro(tmp_path), "--check_consistency")
+
+
 def test_names_after_graph_breaks_are_the_users():
     def program(x):
         x = x.exp()

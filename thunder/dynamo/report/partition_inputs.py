@@ -15,6 +15,7 @@ from torch import fx
 from thunder.errors import BenchmarkError
 from thunder.pipeline import CompiledRegion
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
+from thunder.pipeline.artifacts import fused_regions
 from thunder.repro import RecordedInputs, record_inputs
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.targets import FusedRegion
@@ -90,7 +91,7 @@ def record_fusion_inputs(
         def run(values: list[Any]) -> Sequence[Any]:
             arguments = list(values)
             values.clear()
-            return _FusionRun(trace, recorded).run(*arguments)
+            return _run_trace(trace, arguments, recorded)
 
         run._boxed_call = True  # type: ignore[attr-defined] - torch's mark for one list
         return run
@@ -125,6 +126,24 @@ def _executed_trace(region: CompiledRegion, direction: Direction, aten: fx.Graph
     return traces[-1]
 
 
+def _run_trace(
+    trace: TraceCtx, arguments: list[Any], recorded: dict[tuple[Direction, str], RecordedInputs]
+) -> Sequence[Any]:
+    """Runs an execution trace, or the one fusion that is all of it, and records fusions' inputs."""
+    for fused in fused_regions(trace):
+        if fused.whole_graph is not None:
+            recorded[trace.direction, fused.name] = _fusion_inputs(fused, arguments)
+            return fused.whole_graph(arguments)
+    return _FusionRun(trace, recorded).run(*arguments)
+
+
+def _fusion_inputs(fused: FusedRegion, arguments: Sequence[Any]) -> RecordedInputs:
+    # Autograd's work is done: a fusion is a function of plain values.
+    with torch.no_grad():
+        values = [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
+        return record_inputs(values, graph=fused.graph_module.graph)
+
+
 @final
 class _FusionRun(fx.Interpreter):
     """Runs an execution trace and records what fusions are called with."""
@@ -140,9 +159,5 @@ class _FusionRun(fx.Interpreter):
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Records the inputs of a fusion and runs it."""
         if isinstance(target, FusedRegion):
-            # Autograd's work is done: a fusion is a function of plain values.
-            with torch.no_grad():
-                values = [x.detach() if isinstance(x, torch.Tensor) else x for x in args]
-                graph = target.graph_module.graph
-                self.recorded[self.direction, target.name] = record_inputs(values, graph=graph)
+            self.recorded[self.direction, target.name] = _fusion_inputs(target, args)
         return super().call_function(target, args, kwargs)
