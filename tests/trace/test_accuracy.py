@@ -199,3 +199,16 @@ def test_json_round_trip():
     assert AccuracyVerdict.from_json(json.loads(text)) == verdict
     far = Distance(rms=math.inf, largest=math.inf, mismatches=2)
     assert Distance.from_json(json.loads(json.dumps(far.to_json(), allow_nan=False))) == far
+
+
+def test_sums_over_many_rows_are_no_wrong_answers():
+    """Eager adds up in pairs, compilers in a loop; a term left out is still found."""
+    x = torch.rand(1024, 64) + 0.5
+    eager, reference = [x, x.sum(0)], [x.double(), x.double().sum(0)]
+    in_a_loop = torch.zeros(64)
+    for row in x:
+        in_a_loop += row
+    assert not torch.equal(in_a_loop, eager[1])
+    assert compare_to_reference(eager, [x, in_a_loop], reference).accurate
+    one_less = [x, in_a_loop - x[7]]
+    assert not compare_to_reference(eager, one_less, reference).accurate

@@ -223,6 +223,17 @@ def test_fusions_of_convolutions(tmp_path):
     passes(backward.write_inductor_repro(tmp_path), "--check_consistency")
 
 
+def test_fusions_of_convolutions_with_views(tmp_path):
+    """A view that fits the layout in which the graph was traced does not fit the one it runs in."""
+    layers = [torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU()]
+    layers += [torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 2)]
+    model = torch.nn.Sequential(*layers)
+    (report,) = get_thunder_fxgraph_reports(model, torch.randn(2, 3, 8, 8))
+    for fusion in make_nvfusion_reports([report]):
+        assert fusion.check().accurate
+        fusion.run_repro()
+
+
 def test_names_after_graph_breaks_are_the_users():
     def program(x):
         x = x.exp()

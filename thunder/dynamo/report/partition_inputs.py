@@ -7,6 +7,7 @@ looking at what passes by. Nothing is kept but records.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, final
 
 import torch
@@ -17,6 +18,7 @@ from thunder.pipeline import CompiledRegion
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import fused_regions
 from thunder.repro import RecordedInputs, record_inputs
+from thunder.repro.inputs import Record, TensorRecord
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.targets import FusedRegion
 from thunder.trace.trace import Direction, TraceCtx
@@ -142,6 +144,37 @@ def _fusion_inputs(fused: FusedRegion, arguments: Sequence[Any]) -> RecordedInpu
     with torch.no_grad():
         values = [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
         return record_inputs(values, graph=fused.graph_module.graph)
+
+
+def in_recorded_layout(fused: FusedRegion, inputs: RecordedInputs) -> FusedRegion:
+    """Returns a region whose graph also runs where inputs have another layout than when traced.
+
+    Inductor chooses layouts of what it saves for a backward graph after that was traced, and then
+    takes views for reshapes. So it is done here; otherwise the region comes back as it is.
+
+    Args:
+        fused: The region.
+        inputs: What it is called with.
+    """
+    traced = [
+        node.meta.get("val") for node in fused.graph_module.graph.find_nodes(op="placeholder")
+    ]
+    if all(map(_is_laid_out_as, inputs.inputs, traced)):
+        return fused
+    graph_module = copy_graph_module(fused.graph_module)
+    for node in graph_module.graph.find_nodes(
+        op="call_function", target=torch.ops.aten.view.default
+    ):
+        node.target = torch.ops.aten.reshape.default
+    graph_module.recompile()
+    return replace(fused, graph_module=graph_module)
+
+
+def _is_laid_out_as(record: Record, traced: Any) -> bool:
+    if not isinstance(record, TensorRecord) or not isinstance(traced, torch.Tensor):
+        return True
+    strides = zip(record.shape, record.stride, traced.stride(), strict=False)
+    return all(size == 1 or str(now) == str(then) for size, now, then in strides)
 
 
 @final

@@ -11,7 +11,7 @@ from thunder.dynamo.report.example_inputs import make_example_inputs, surroundin
 from thunder.dynamo.report.fusion import ThunderFusionReport
 from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import AbstractGraphReport
-from thunder.dynamo.report.partition_inputs import record_fusion_inputs
+from thunder.dynamo.report.partition_inputs import in_recorded_layout, record_fusion_inputs
 from thunder.dynamo.report.reported_graph import ReportedGraph
 from thunder.dynamo.report.segment_compile import (
     compile_captured,
@@ -100,7 +100,7 @@ class ThunderSplitGraphReport(AbstractTorchGraphReport):
                 report = ThunderFusionReport(
                     graph_index=self.graph_index,
                     segment_name=self.name,
-                    fused=fused,
+                    fused=in_recorded_layout(fused, inputs),
                     trace=trace,
                     inputs=inputs,
                 )
