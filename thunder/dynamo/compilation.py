@@ -15,6 +15,7 @@ from torch._dynamo.utils import get_metrics_context
 from torch._guards import TracingContext
 
 from thunder.dynamo.failures import crash_script, reproduce
+from thunder.dynamo.native_masks import give_native_masks
 from thunder.dynamo.partition_compile import CompiledSplit, compile_partitions
 from thunder.dynamo.splitter import Partition, SplitGraph, split_graph
 from thunder.dynamo.subgraph_info import SubgraphInfo
@@ -27,6 +28,7 @@ from thunder.pipeline.region import CompiledRegion
 from thunder.pipeline.stats import CompileRecord
 from thunder.repro import record_inputs
 from thunder.trace.copying import copy_graph_module
+from thunder.transforms.attention_mask import MaskFinding
 
 
 @final
@@ -45,6 +47,7 @@ class Compilation:
         self.reason = recompile_reason()
         self.regions: list[CompiledRegion] = []
         self.failed: list[CompiledRegion] = []
+        self.mask_findings: tuple[MaskFinding, ...] = ()
 
     def compile(
         self, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
@@ -59,6 +62,7 @@ class Compilation:
             What became of it, and what Dynamo calls in its place.
         """
         original = copy_graph_module(graph_module)
+        graph_module, self.mask_findings = give_native_masks(graph_module, self.options)
         region = self._region("thunder_0", graph_module)
         try:
             split = self._split(graph_module, example_inputs)
@@ -80,6 +84,7 @@ class Compilation:
             submodule_to_compiled_functions={region.name: region if self.regions else run},
             split_reasons=(),
             failed_regions=tuple(self.failed),
+            mask_findings=self.mask_findings,
         )
         return info, run
 
@@ -117,6 +122,7 @@ class Compilation:
             submodule_to_compiled_functions=self._by_partition(compiled),
             split_reasons=split.reasons,
             failed_regions=tuple(self.failed),
+            mask_findings=self.mask_findings,
         )
         return info, compiled.graph_module
 

@@ -10,6 +10,7 @@ from torch import fx
 
 from thunder.dynamo.split_reason import SplitReason
 from thunder.pipeline.region import CompiledRegion
+from thunder.transforms.attention_mask import MaskFinding
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +27,8 @@ class SubgraphInfo:
         split_reasons: Why nodes left the thunder regions; empty when none did.
         failed_regions: Regions that could not be compiled, so that the whole graph runs by
             Inductor or in eager mode; empty as a rule.
+        mask_findings: What was found out about the mask of each attention; empty where masks
+            were not looked at.
     """
 
     original_graph_module: fx.GraphModule
@@ -36,6 +39,7 @@ class SubgraphInfo:
     submodule_to_compiled_functions: Mapping[str, Callable[..., Any]]
     split_reasons: Sequence[SplitReason]
     failed_regions: Sequence[CompiledRegion] = ()
+    mask_findings: Sequence[MaskFinding] = ()
 
     def __str__(self) -> str:
         """A readable summary: sizes, partitions, reasons, executors."""
@@ -49,6 +53,9 @@ class SubgraphInfo:
             lines += [f"  {reason}" for reason in self.split_reasons]
         else:
             lines.append("nothing was split off")
+        if self.mask_findings:
+            lines.append("attention masks:")
+            lines += [f"  {finding}" for finding in self.mask_findings]
         return "\n".join(lines)
 
 
