@@ -21,7 +21,7 @@ from torch import fx, nn
 import thunder
 from thunder.debug import folder as debug_folder
 from thunder.dynamo import compilation, failures
-from thunder.errors import FallbackWarning, ReproducerError
+from thunder.errors import AutogradError, FallbackWarning, ReproducerError, SplitError
 from thunder.executors import AbstractFusionExecutor, OperatorExecutor, Refusal
 from thunder.trace import Direction
 from thunder.transforms import FunctionTransform, Stage
@@ -277,6 +277,21 @@ def test_a_failure_of_aotautograd(scripts, executors):
             lambda net: thunder.thunderfx(net, on_failure="raise", **settings),
             train=True,
         )
+
+
+def test_without_dynamo_the_errors_are_thunders_own(scripts, monkeypatch):
+    graph_module = torch.fx.symbolic_trace(lambda x: half(x).sin())
+    x = torch.randn(3, requires_grad=True)
+    with pytest.raises(AutogradError, match=r"could not trace thunder_0: RuntimeError: \.numpy"):
+        thunder.jit(graph_module, executors=["aten"])(x)
+
+    def injected(*args, **kwargs):
+        raise KeyError("injected fault")
+
+    monkeypatch.setattr(compilation, "split_graph", injected)
+    with pytest.raises(SplitError, match="graph 0 could not be divided into regions: KeyError"):
+        thunder.jit(graph_module, executors=["aten"], exclude_ops=[torch.sin])(x)
+    assert len(list(scripts.glob("*reproducer*.py"))) == 2
 
 
 @pytest.mark.parametrize("on_failure", ["fallback", "raise"])
