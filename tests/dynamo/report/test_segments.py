@@ -234,6 +234,20 @@ def test_fusions_of_convolutions_with_views(tmp_path):
         fusion.run_repro()
 
 
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_fusions_of_poolings_read_inside_the_image(tmp_path, ceil_mode):
+    """What a pooling saves depends on the window: drawn numbers would point outside."""
+    model = torch.nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=ceil_mode)
+    x = torch.randn(2, 4, 8, 9, requires_grad=True)
+    (report,) = get_thunder_fxgraph_reports(lambda x: model(x) * x.sum(), x)
+    _, backward = make_nvfusion_reports([report])
+    assert "prims._low_memory_max_pool_offsets_to_indices.default" in backward.operators
+    # Windows that hang over the far border share no place with those that hang over the near one.
+    script = backward.write_inductor_repro(tmp_path, serialize_inputs=ceil_mode)
+    assert "getitem_1 holds places in windows" in script.read_text()
+    passes(script, "--check_consistency")
+
+
 def test_names_after_graph_breaks_are_the_users():
     def program(x):
         x = x.exp()

@@ -13,6 +13,7 @@ from typing import Any, final
 import torch
 from torch import fx
 
+from thunder.dynamo.report.window_offsets import with_valid_offsets
 from thunder.errors import BenchmarkError
 from thunder.pipeline import CompiledRegion
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
@@ -143,7 +144,8 @@ def _fusion_inputs(fused: FusedRegion, arguments: Sequence[Any]) -> RecordedInpu
     # Autograd's work is done: a fusion is a function of plain values.
     with torch.no_grad():
         values = [x.detach() if isinstance(x, torch.Tensor) else x for x in arguments]
-        return record_inputs(values, graph=fused.graph_module.graph)
+        graph = fused.graph_module.graph
+        return with_valid_offsets(record_inputs(values, graph=graph), graph)
 
 
 def in_recorded_layout(fused: FusedRegion, inputs: RecordedInputs) -> FusedRegion:
