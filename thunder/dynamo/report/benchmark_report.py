@@ -6,9 +6,11 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import Any, final
 
+from rich import box
 from rich.table import Table
 
 from thunder.benchmark import Outcome
@@ -67,10 +69,12 @@ class BenchmarkReport:
 
     def table(self) -> Table:
         """Returns the regions as a rich table."""
-        table = Table(title=f"{self.program}: {_summary(self)}")
+        table = Table(title=f"{self.program}: {_summary(self)}", box=box.SIMPLE_HEAD)
         for title in _COLUMNS:
-            words = title in _WORDS
-            table.add_column(title, justify="left" if words else "right", no_wrap=words)
+            if title in _NAMES:
+                table.add_column(title, overflow="fold")
+            else:  # a number that is cut off is worse than a name on two lines
+                table.add_column(title, justify="right", no_wrap=True)
         for region in self.regions:
             table.add_row(*_row(region), style=_STYLES[region.finding])
         return table
@@ -171,8 +175,8 @@ def read_report(path: str | os.PathLike[str]) -> BenchmarkReport:
     return BenchmarkReport.from_json(data)
 
 
-_COLUMNS = ("region", "executor", "operators", "time", "against", "its time", "ratio", "found")
-_WORDS = ("region", "executor", "against", "found")
+_COLUMNS = ("region", "ops", "time", "against", "its time", "ratio", "found")
+_NAMES = ("region", "against")
 
 
 def _summary(report: BenchmarkReport) -> str:
@@ -190,10 +194,10 @@ def _row(region: RegionRecord) -> list[str]:
     baseline = _outcome(region, compared.baseline) if compared else None
     ratio = ""
     if compared is not None:
-        ratio = f"{compared.ratio:.2f} ({compared.low:.2f} to {compared.high:.2f})"
+        interval = f"{compared.low:.2f} to {compared.high:.2f}"
+        ratio = f"{compared.ratio:.2f} ({interval if isfinite(compared.high) else 'unsure'})"
     return [
         region.name,
-        region.executor,
         str(sum(region.operators.values())),
         _time(subject),
         compared.baseline if compared else "",

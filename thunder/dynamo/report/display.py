@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from thunder.benchmark import ProgressHook, RichProgress
 from thunder.dynamo.report.benchmark_report import BenchmarkReport
 
+_WIDTH_IN_FILES = 120
+
 
 @final
 class Display:
@@ -46,7 +48,11 @@ def shown_report(show: bool) -> Iterator[Display]:
         display = Display(progress)
         yield display
     if show and display.report is not None:
-        Console().print(display.report.table())
+        console = Console()
+        # A file has no width, and what Rich takes for it is too narrow for names and numbers.
+        console.print(
+            display.report.table(), width=None if console.is_terminal else _WIDTH_IN_FILES
+        )
 
 
 @contextlib.contextmanager
