@@ -167,6 +167,27 @@ def test_other_random_numbers_are_no_alarm_but_other_operators_are():
     assert not wrong.accurate
 
 
+def test_losses_of_other_random_numbers_are_no_alarm():
+    """One number, of which a single other draw tells little."""
+
+    def loss(x):
+        return F.dropout(x, 0.5).square().mean()
+
+    def alarms(make_wrong):
+        x = torch.randn(64)
+        found = 0
+        for seed in range(40):
+
+            def compiled(f, seed=seed):
+                return lambda x: make_wrong((torch.manual_seed(seed), f(x))[1])
+
+            found += not judged(loss, [x], compiled).accurate
+        return found
+
+    assert alarms(lambda value: value) == 0
+    assert alarms(lambda value: value * 10) == 40
+
+
 def test_random_numbers_are_judged_exactly_when_they_are_the_same():
     verdict = judged(draws, [torch.randn(1000)])
     distance = verdict.outputs[0].compiled
