@@ -148,10 +148,12 @@ def test_repros_of_everything(tmp_path):
     ]
 
 
-def test_scripts_of_two_runs_are_equal(tmp_path):
+@pytest.mark.parametrize("options", [ATEN, {}], ids=["op by op", "with fusions"])
+def test_scripts_of_two_runs_are_equal(tmp_path, options):
     def write(folder):
+        torch._dynamo.reset()
         x = torch.arange(3.0, requires_grad=True)
-        paths = save_thunderfx_repros(program, tmp_path / folder, x, thunder_options=ATEN)
+        paths = save_thunderfx_repros(program, tmp_path / folder, x, thunder_options=options)
         return [path.read_bytes() for path in paths]
 
     assert write("first") == write("second")
