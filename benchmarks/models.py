@@ -1,0 +1,304 @@
+"""Transformers' models at real sizes on a GPU: thunderfx against torch.compile.
+
+Each model and kind has a process of its own, all at once: they compile side by side, each with
+empty caches, and measure one after the other. Losses and gradients are compared with eager's
+before anything is timed (with dropout, which kernels draw differently, both are far from it).
+Weights are random; nothing is downloaded.
+
+    python benchmarks/models.py
+    python benchmarks/models.py --models llama bert --kinds "training step" --seconds 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+
+import torch
+import transformers
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+from thunder.benchmark import (
+    Settings,
+    ThunderCompileSpecification,
+    TorchCompileSpecification,
+    WallTimeWithMemoryUsage,
+    Workload,
+    compare_speed,
+)
+from thunder.environment import environment_report
+
+SPECIFICATIONS = {
+    "torch.compile": TorchCompileSpecification(),
+    "thunderfx": ThunderCompileSpecification(),
+}
+KINDS = ("inference", "training step")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Case:
+    """A model, and the shape of its token ids: rows and tokens a row."""
+
+    architecture: str
+    config: type[transformers.PretrainedConfig]
+    sizes: dict[str, Any]
+    rows: int
+    tokens: int
+
+    @property
+    def vocabulary(self) -> int:
+        """How many tokens there are."""
+        return self.sizes["vocab_size"]
+
+    def make(self, device: torch.device) -> nn.Module:
+        """Returns the model in bfloat16, the same each time."""
+        torch.manual_seed(0)
+        with device:
+            model = getattr(transformers, self.architecture)(self.config(**self.sizes))
+        return model.to(torch.bfloat16)
+
+
+LLAMA = {
+    "vocab_size": 32000,
+    "hidden_size": 2048,
+    "intermediate_size": 5632,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "max_position_embeddings": 16384,
+    "use_cache": False,
+}
+GPT2 = {
+    "vocab_size": 50257,
+    "n_embd": 1024,
+    "n_layer": 4,
+    "n_head": 16,
+    "n_positions": 1024,
+    "use_cache": False,
+}
+BERT = {
+    "vocab_size": 30522,
+    "hidden_size": 1024,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
+CASES = {
+    "llama": Case(
+        architecture="LlamaForCausalLM",
+        config=transformers.LlamaConfig,
+        sizes=LLAMA,
+        rows=2,
+        tokens=2048,
+    ),
+    "llama-long": Case(
+        architecture="LlamaForCausalLM",
+        config=transformers.LlamaConfig,
+        sizes=LLAMA,
+        rows=1,
+        tokens=16384,
+    ),
+    "gpt2": Case(
+        architecture="GPT2LMHeadModel",
+        config=transformers.GPT2Config,
+        sizes=GPT2,
+        rows=8,
+        tokens=1024,
+    ),
+    "bert": Case(
+        architecture="BertForMaskedLM",
+        config=transformers.BertConfig,
+        sizes=BERT,
+        rows=16,
+        tokens=512,
+    ),
+}
+
+
+def main() -> int:
+    """Runs what is asked for and returns the exit status."""
+    options = _options()
+    if options.child:
+        try:
+            measure(CASES[options.models[0]], options.kinds[0], options)
+        finally:
+            (Path(options.child) / f"ready-{os.getpid()}").touch()  # nobody waits for a failure
+        return 0
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(environment_report().headline())
+    rows = run_children(options)
+    print(json.dumps(rows))
+    console.print(_table(rows))
+    return 1 if any("error" in row for row in rows) else 0
+
+
+def run_children(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Starts a process for each model and kind, and returns what they found, in order."""
+    wanted = [(model, kind) for model in options.models for kind in options.kinds]
+    with tempfile.TemporaryDirectory() as folder:
+        children = []
+        for number, (model, kind) in enumerate(wanted):
+            caches = Path(folder) / str(number)
+            command = [sys.executable, __file__, "--models", model, "--kinds", kind]
+            command += ["--seconds", str(options.seconds), "--child", folder]
+            command += ["--device", options.device, "--processes", str(len(wanted))]
+            environment = os.environ | {
+                "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+                "TRITON_CACHE_DIR": str(caches / "triton"),
+            }
+            children.append(
+                subprocess.Popen(
+                    command,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                )
+            )
+        rows = []
+        for (model, kind), child in zip(wanted, children, strict=True):
+            out, err = child.communicate()
+            found = (
+                json.loads(out.splitlines()[-1])
+                if child.returncode == 0
+                else {"error": err[-2000:]}
+            )
+            rows.append({"model": model, "kind": kind, **found})
+    return rows
+
+
+def measure(case: Case, kind: str, options: argparse.Namespace) -> None:
+    """Compiles by both, compares with eager, times in turn, and prints one JSON line."""
+    device = torch.device(options.device)
+    model = case.make(device).train(kind == "training step")
+    ids = torch.randint(0, case.vocabulary, (case.rows, case.tokens), device=device)
+    expected = _outcome(model, _step(model, model, ids, kind), kind)
+    steps: dict[str, Callable[[], torch.Tensor]] = {}
+    first_calls: dict[str, float] = {}
+    distances: dict[str, float] = {}
+    for name, specification in SPECIFICATIONS.items():
+        torch._dynamo.reset()
+        started = time.perf_counter()
+        steps[name] = _step(model, specification.compile(model, inputs=[ids]), ids, kind)
+        steps[name]()
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+        first_calls[name] = time.perf_counter() - started
+        got = _outcome(model, steps[name], kind)
+        distances[name] = float((got - expected).norm() / expected.norm())
+    workloads = {name: Workload(function=step, devices=(device,)) for name, step in steps.items()}
+    with _alone(Path(options.child), options.processes):
+        settings = Settings(seconds=options.seconds, threshold=0.01)
+        found = compare_speed(workloads, timer=WallTimeWithMemoryUsage(), settings=settings)
+    comparison = found.comparisons[0]
+    print(
+        json.dumps(
+            {
+                "milliseconds": {m.name: m.median * 1e3 for m in found.measurements},
+                "peak_bytes": {m.name: m.peak_bytes for m in found.measurements},
+                "ratio": [comparison.ratio, comparison.low, comparison.high],
+                "first_calls_side_by_side": first_calls,
+                "distance_from_eager": distances,
+            }
+        )
+    )
+
+
+def _step(
+    model: nn.Module, compiled: Callable[..., Any], ids: torch.Tensor, kind: str
+) -> Callable[[], torch.Tensor]:
+    def infer() -> torch.Tensor:
+        with torch.no_grad():
+            return compiled(input_ids=ids).logits
+
+    def train() -> torch.Tensor:
+        model.zero_grad()
+        loss = compiled(input_ids=ids, labels=ids).loss
+        loss.backward()
+        return loss.detach()
+
+    return infer if kind == "inference" else train
+
+
+def _outcome(model: nn.Module, step: Callable[[], torch.Tensor], kind: str) -> torch.Tensor:
+    """Returns what a step gives: a part of the logits, or all gradients."""
+    torch.manual_seed(0)
+    result = step()
+    if kind == "inference":
+        return result[..., -64:, :].double().flatten()
+    gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    return torch.cat(gradients).double()
+
+
+@contextmanager
+def _alone(folder: Path, total: int) -> Iterator[None]:
+    """Waits until all processes have compiled, or have failed, and measures one at a time."""
+    (folder / f"ready-{os.getpid()}").touch()
+    while len(list(folder.glob("ready-*"))) < total:
+        time.sleep(0.1)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="torch.compile's time over thunderfx's: above 1, thunderfx is faster")
+    for column in ("model", "kind", "torch.compile", "thunderfx", "speed-up", "memory", "distance"):
+        table.add_column(column)
+    speedups = []
+    for row in rows:
+        if "error" in row:
+            table.add_row(row["model"], row["kind"], row["error"][-200:])
+            continue
+        before, after = (row["milliseconds"][name] for name in SPECIFICATIONS)
+        peak_before, peak_after = (row["peak_bytes"][name] for name in SPECIFICATIONS)
+        ratio, low, high = row["ratio"]
+        speedups.append(1 / ratio)
+        distance = " / ".join(f"{row['distance_from_eager'][name]:.1e}" for name in SPECIFICATIONS)
+        table.add_row(
+            row["model"],
+            row["kind"],
+            f"{before:.2f} ms",
+            f"{after:.2f} ms",
+            f"{1 / ratio:.3f} ({1 / high:.3f} to {1 / low if low else math.inf:.3f})",
+            f"{peak_after / peak_before:.3f} of {peak_before / 2**30:.2f} GiB",
+            distance,
+        )
+    if speedups:
+        mean = math.exp(sum(map(math.log, speedups)) / len(speedups))
+        table.caption = f"geometric mean of the speed-ups: {mean:.3f}"
+    return table
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--seconds", type=float, default=6.0, help="measuring a model and kind")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--processes", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
