@@ -299,3 +299,28 @@ def test_stats_tell_misses_hits_and_the_guard_that_failed():
     assert "size mismatch" in (again.recompile_reason or "")
     assert set(again.stages) >= {"compile", "inference"}
     assert "first compile" in str(stats)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: functional.dropout(x, 0.5),
+        lambda x: functional.rrelu(x, training=True),
+        lambda x: functional.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+        lambda x: (functional.dropout(x, 0.5), torch.rand(2), x * torch.rand(3))[2],
+    ],
+    ids=["dropout", "rrelu", "attention", "draws_that_nobody_reads"],
+)
+def test_with_fallback_random_each_number_is_drawn_once(function):
+    def train(wrap):
+        x = torch.linspace(-1, 1, 12).reshape(1, 4, 3).requires_grad_()
+        y = wrap(function)(x)
+        drawn = torch.get_rng_state()
+        y.sum().backward()
+        return y, x.grad, drawn, torch.get_rng_state()
+
+    def wrap(f):
+        return torch.compile(f, backend=ThunderCompiler(executors=["aten"], on_failure="raise"))
+
+    with torch._inductor.config.patch(fallback_random=True):
+        torch.testing.assert_close(outcome(train, wrap), outcome(train, lambda f: f))

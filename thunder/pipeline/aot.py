@@ -8,6 +8,7 @@ directly: operators stay as they are, random numbers are eager's.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -123,9 +124,33 @@ def compile_op_by_op(
         fw_compiler=compiler(Direction.FORWARD),
         bw_compiler=compiler(Direction.BACKWARD),
         inference_compiler=compiler(Direction.INFERENCE),
-        partition_fn=default_partition,
+        partition_fn=_partition,
         keep_inference_input_mutations=True,
     )(graph_module, list(example_inputs))
+
+
+def _partition(
+    joint: fx.GraphModule, joint_inputs: Sequence[Any], **arguments: Any
+) -> tuple[fx.GraphModule, fx.GraphModule]:
+    """Divides a joint graph by torch's default partitioner, and draws random numbers once.
+
+    Inductor's `fallback_random` makes torch keep operators that draw although nobody reads them:
+    eager draws there too. Its partitioner then copies all that draw into the backward graph, and
+    refuses those of several outputs, such as `native_dropout`, that nobody reads.
+    """
+    for node in list(joint.graph.nodes):
+        value = node.meta.get("val")
+        if node.op == "call_function" and not node.users and isinstance(value, (tuple, list)):
+            with joint.graph.inserting_after(node):
+                first = joint.graph.call_function(operator.getitem, (node, 0))
+            first.meta = {**node.meta, "val": value[0]}
+    forward, backward = default_partition(joint, joint_inputs, **arguments)
+    done = {node.name for node in forward.graph.nodes}
+    for node in reversed(backward.graph.nodes):
+        if node.name in done and not node.users and not node.is_impure(impure_random=False):
+            backward.graph.erase_node(node)
+    backward.recompile()
+    return forward, backward
 
 
 def compile_returning_tuple(
