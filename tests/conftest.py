@@ -61,10 +61,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def _same_start():
-    """Lets no test see what another one compiled or drew."""
+    """Lets no test see what another one compiled, drew, or wrote to the environment."""
+    environment = dict(os.environ)
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
     yield
+    for name in set(os.environ) - set(environment):
+        if name.startswith("THUNDER_"):
+            del os.environ[name]
     if dynamo := sys.modules.get("torch._dynamo"):  # importing it takes a second
         dynamo.reset()

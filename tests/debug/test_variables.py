@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 
 from thunder.debug import parse_environment
-from thunder.debug.variables import DEBUG, DEBUG_DIR, VARIABLES
+from thunder.debug.variables import DEBUG, DEBUG_DIR, REPRODUCERS, VARIABLES
 from thunder.errors import DebugFlagError
 
 CHECK = "from thunder.debug import parse_environment; parse_environment()"
@@ -77,3 +78,13 @@ print(enabled(DebugFlag.register("tiling", "Log the tile sizes.")))
         code, cwd=tmp_path, THUNDER_DEBUG="trace,tiling", PYTHONPATH=path
     )
     assert (status, out) == (0, "True False\nTrue\n"), err
+
+
+@pytest.mark.parametrize("before", [None, "on"])
+def test_a_variable_can_be_restored(monkeypatch, before):
+    monkeypatch.delenv("THUNDER_REPRODUCERS", raising=False)
+    if before is not None:
+        monkeypatch.setenv("THUNDER_REPRODUCERS", before)
+    with REPRODUCERS.restored():
+        os.environ["THUNDER_REPRODUCERS"] = "off"
+    assert os.environ.get("THUNDER_REPRODUCERS") == before

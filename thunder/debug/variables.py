@@ -7,10 +7,11 @@ shows at once and not an hour into a run. To add one, add it to `VARIABLES`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -53,6 +54,17 @@ class Variable(Generic[Value]):
             return self.parse(text)
         except DebugFlagError as error:
             raise DebugFlagError(f"{self.name}={text!r}: {error}") from None
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Gives the variable back what it was, whatever was written to it meanwhile."""
+        before = os.environ.get(self.name)
+        try:
+            yield
+        finally:
+            os.environ.pop(self.name, None)
+            if before is not None:
+                os.environ[self.name] = before
 
 
 def _folder(text: str) -> Path | None:

@@ -143,14 +143,9 @@ def slope(x: torch.Tensor) -> torch.Tensor:
 @contextlib.contextmanager
 def _without_reproducers() -> Iterator[None]:
     """Keeps the failures that are looked for from leaving scripts of their own."""
-    before = os.environ.get(REPRODUCERS.name)
-    os.environ[REPRODUCERS.name] = "off"
-    try:
+    with REPRODUCERS.restored():
+        os.environ[REPRODUCERS.name] = "off"
         yield
-    finally:
-        del os.environ[REPRODUCERS.name]
-        if before is not None:
-            os.environ[REPRODUCERS.name] = before
 
 
 def _ask_user(check: UserCheck, graph_module: fx.GraphModule, inputs: list[Any]) -> Finding:

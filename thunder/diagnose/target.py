@@ -19,6 +19,7 @@ import torch
 from torch import fx
 from torch._dynamo.exc import TorchDynamoException
 
+from thunder.debug.variables import REPRODUCERS
 from thunder.diagnose.examination import Compile
 from thunder.dynamo.jit import jit
 from thunder.dynamo.reproducers import region_script, user_options
@@ -192,7 +193,8 @@ def _load(path: Path) -> types.ModuleType:
         raise ReproducerError(f"{path} is no Python script that can be read")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    with REPRODUCERS.restored():  # scripts switch reproducers off, for a process of their own
+        spec.loader.exec_module(module)
     return module
 
 

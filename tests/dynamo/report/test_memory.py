@@ -45,7 +45,8 @@ def live_bytes():
     gc.collect()
     storages = {}
     for value in gc.get_objects():
-        if type(value) in (torch.Tensor, torch.nn.Parameter) and value.device.type == "cpu":
+        is_plain = type(value) in (torch.Tensor, torch.nn.Parameter)
+        if is_plain and value.device.type == "cpu" and value.layout is torch.strided:
             storage = value.untyped_storage()
             storages[storage._cdata] = storage.nbytes()
     return sum(storages.values())

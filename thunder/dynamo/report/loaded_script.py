@@ -26,6 +26,7 @@ from thunder.benchmark import (
     benchmark,
 )
 from thunder.benchmark.progress import ignore_progress
+from thunder.debug.variables import REPRODUCERS
 from thunder.dynamo.report.timed_script import Compile, ScriptCompileSpecification
 from thunder.errors import ReproducerError
 
@@ -138,7 +139,8 @@ def _import(file: Path) -> types.ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # classes of the script look their module up
     try:
-        spec.loader.exec_module(module)
+        with REPRODUCERS.restored():  # scripts switch reproducers off, for a process of their own
+            spec.loader.exec_module(module)
     except Exception as error:
         raise ReproducerError(
             f"{file} cannot be loaded: {type(error).__name__}: {error}"
