@@ -38,7 +38,8 @@ def test_aten_is_always_the_last():
     assert [e.name for e in resolve_executors("auto")] == ["inductor", "aten"]
     assert [e.name for e in resolve_executors(["aten"])] == ["aten"]
     mine = OperatorExecutor("mine", {"aten.relu": torch.relu})
-    assert [e.name for e in resolve_executors([mine])] == ["mine", "aten"]
+    for written in ([mine], mine):
+        assert [e.name for e in resolve_executors(written)] == ["mine", "aten"]
 
 
 def test_wrong_lists_are_refused():

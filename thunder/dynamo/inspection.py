@@ -48,7 +48,8 @@ def get_subgraph_info(f: Any) -> list[SubgraphInfo]:
     if not compiler.subgraph_infos:
         warnings.warn(
             "nothing has been compiled yet, so there is no graph to show: call the compiled "
-            "function first",
+            "function first. If it has been called, torch left all of it to eager; "
+            "TORCH_LOGS=+dynamo says why",
             UserWarning,
             stacklevel=2,
         )

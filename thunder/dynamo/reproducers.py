@@ -48,7 +48,8 @@ def save_reproducers(
     if not infos:
         raise NotCompiledError(
             "nothing has been compiled yet, so there is nothing to reproduce: call the compiled "
-            "function first"
+            "function first. If it has been called, torch left all of it to eager; "
+            "TORCH_LOGS=+dynamo says why"
         )
     target = make_folder(folder)
     written: list[Path] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from thunder.errors import OptionError, nearest
 from thunder.executors.base import AbstractExecutor
@@ -61,7 +61,7 @@ def get_executor(name: str) -> AbstractExecutor:
         close = nearest(name, known_executors())
         hint = f"; did you mean {close!r}?" if close else ""
         raise OptionError(
-            f"no executor is called {name!r}{hint} Known: {', '.join(known_executors())}. "
+            f"no executor is called {name!r}{hint}. Known: {', '.join(known_executors())}. "
             "Make your own known with thunder.executors.register_executor"
         )
     module, _, attribute = _BUILT_IN[name].partition(":")
@@ -69,11 +69,13 @@ def get_executor(name: str) -> AbstractExecutor:
     return _registered[name]
 
 
-def resolve_executors(executors: str | Sequence[ExecutorLike]) -> tuple[AbstractExecutor, ...]:
+def resolve_executors(
+    executors: ExecutorLike | Sequence[ExecutorLike],
+) -> tuple[AbstractExecutor, ...]:
     """Turns what the user wrote into the executors to ask, in order.
 
     Args:
-        executors: `"auto"`, one name, or a list of names and executors, most wanted first.
+        executors: `"auto"`, one name or executor, or a list of them, most wanted first.
 
     Returns:
         The executors; `aten`, which takes everything, is the last.
@@ -84,10 +86,8 @@ def resolve_executors(executors: str | Sequence[ExecutorLike]) -> tuple[Abstract
     wanted: Sequence[ExecutorLike]
     if isinstance(executors, str):
         wanted = ("inductor",) if executors == "auto" else (executors,)
-    elif isinstance(executors, AbstractExecutor):
-        wanted = (executors,)
     else:
-        wanted = tuple(executors)
+        wanted = tuple(executors) if isinstance(executors, Iterable) else (executors,)
     found: list[AbstractExecutor] = []
     for executor in (*wanted, "aten"):
         made = get_executor(executor) if isinstance(executor, str) else executor

@@ -87,11 +87,17 @@ def make_options(
     _choice("contest", contest, get_args(Contest))
     _not_a_string("transforms", transforms)
     _not_a_string("exclude_ops", exclude_ops)
+    if not isinstance(executors, str):
+        executors = tuple(executors) if isinstance(executors, Iterable) else (executors,)
+    exclude_ops = tuple(exclude_ops)
+    for excluded in exclude_ops:
+        if not isinstance(excluded, str) and not callable(excluded):
+            raise OptionError(f"exclude_ops= takes callables and names, not {excluded!r}")
     return CompileOptions(
         executors=resolve_executors(executors),
-        requested_executors=executors if isinstance(executors, str) else tuple(executors),
+        requested_executors=executors,
         transforms=tuple(as_transform(transform) for transform in transforms),
-        exclude_ops=tuple(exclude_ops),
+        exclude_ops=exclude_ops,
         debug=resolve(debug),
         on_failure=on_failure,
         contest=contest,
@@ -118,7 +124,7 @@ def inductor_settings(mode: str | None, options: Mapping[str, Any] | None) -> di
             close = nearest(name, known)
             hint = f"; did you mean {close!r}?" if close else ""
             raise OptionError(
-                f"options={{{key!r}: ...}} is no Inductor setting{hint} "
+                f"options={{{key!r}: ...}} is no Inductor setting{hint}; "
                 "torch._inductor.list_options() gives all"
             )
         settings[name] = value
