@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+import thunder
+import thunder.dynamo
+from tests.diagnose import faults
 from thunder.cli import main
 from thunder.dynamo.report import fx_report
+from thunder.errors import FallbackWarning
 
 PROGRAM = """
 import torch
@@ -160,6 +166,46 @@ def test_replay_and_compare(program, tmp_path, capsys):
     assert main(["compare", "moved", "new.json", "--json", "diff.json"]) == 1
     assert "broken by an update" in capsys.readouterr().err
     assert json.loads((tmp_path / "diff.json").read_text())["changes"][0]["regression"] is True
+
+
+def test_two_replay_folders_are_compared(program, tmp_path, capsys):
+    arguments = ["report", f"{program}:alone", *QUICK, "--no-fusions", "--replay"]
+    assert main([*arguments, "before"]) == 0
+    assert main([*arguments, "after"]) == 0
+    assert main(["compare", "before", "after"]) == 2
+    assert "run `thunder replay before` first" in capsys.readouterr().err
+    for folder in ("before", "after"):
+        assert main(["replay", folder, "--seconds", "0.2"]) == 0
+    assert main(["compare", "before", "after", "--threshold", "0.99"]) in (0, 1)
+    assert "1 regions compared" in capsys.readouterr().out
+    data = json.loads((tmp_path / "after" / "report.json").read_text())
+    data["regions"][0]["split_reasons"] = ["excluded op: exp is in exclude_ops"]
+    (tmp_path / "after" / "report.json").write_text(json.dumps(data))
+    assert main(["compare", "before", "after", "--threshold", "0.99"]) == 1
+    assert "exp is in exclude_ops" in capsys.readouterr().err
+
+
+def test_minimize(tmp_path, monkeypatch, capsys):
+    root = str(Path(__file__).parents[2])
+    monkeypatch.setenv("PYTHONPATH", root)  # the script imports what is wrong
+    monkeypatch.chdir(tmp_path)
+    compiled = thunder.thunderfx(
+        lambda x, y: (x.exp() + y).tanh().cos().sum(),
+        executors=["aten"],
+        transforms=[faults.refuse_tanh],
+    )
+    with pytest.warns(FallbackWarning, match="tanh is not for me"):
+        compiled(torch.rand(4), torch.rand(4))
+    (script,) = thunder.dynamo.save_reproducer(compiled, tmp_path / "saved")
+    assert main(["minimize", str(script), "--folder", "small"]) == 0
+    out = capsys.readouterr().out
+    assert "NotImplementedError: tanh is not for me" in out
+    (small,) = (tmp_path / "small").glob("*.py")
+    ended = subprocess.run([sys.executable, small], capture_output=True, text=True, check=False)
+    assert ended.returncode != 0
+    assert "NotImplementedError: tanh is not for me" in ended.stderr
+    operators = re.findall(r"torch\.ops\.aten\.\w+|\.tanh\(|\.exp\(|\.cos\(", small.read_text())
+    assert not {".exp(", ".cos("} & set(operators)
 
 
 def test_env_as_a_module_elsewhere(tmp_path):

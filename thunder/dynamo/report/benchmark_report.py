@@ -169,7 +169,12 @@ def read_report(path: str | os.PathLike[str]) -> BenchmarkReport:
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BenchmarkError(f"cannot read {file}: {error.strerror}") from error
+        hint = (
+            f": run `thunder replay {path}` first if it holds a replay"
+            if file != Path(path)
+            else ""
+        )
+        raise BenchmarkError(f"cannot read {file}: {error.strerror}{hint}") from error
     except ValueError as error:
         raise BenchmarkError(f"{file} is no JSON file: {error}") from error
     return BenchmarkReport.from_json(data)
