@@ -52,6 +52,16 @@ def uses_what_is_open(x):
 def odd(x):
     return x + len(str(ODD))
 
+class Breaks(torch.nn.Module):
+    def __init__(self, linear):
+        super().__init__()
+        self.linear = linear
+
+    def forward(self, x):
+        y = self.linear(x)
+        torch._dynamo.graph_break()
+        return y
+
 def closure(factor):
     return lambda x: torch._dynamo.graph_break() or x * factor
 
@@ -98,6 +108,11 @@ CALLS = {
         "thunder.thunderfx(mismatch, **options)(x, torch.ones(4))",
         "torch._dynamo.exc.TorchRuntimeError: RuntimeError when making fake tensor call",
         ["return x @ y"],
+    ),
+    "a module": (
+        "thunder.thunderfx(Breaks(torch.nn.Linear(3, 3)), fullgraph=True, **options)(x)",
+        "torch._dynamo.exc.Unsupported: Call to `torch._dynamo.graph_break()`",
+        ["class Breaks(torch.nn.Module):", "make_Breaks()"],
     ),
     "a lambda with a closure": (
         "thunder.jit(closure(4), **options)(x)",

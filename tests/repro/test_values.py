@@ -354,7 +354,9 @@ def test_plain_function_as_what_a_script_runs():
     assert run_callable(source, 2) == 6
     with_keywords = callable_source(helper, keywords=["x"])
     assert with_keywords.construction == "Keywords(helper, ['x'])"
-    gap = callable_source(torch.nn.Linear(2, 2))
+    hooked = torch.nn.Linear(2, 2)
+    hooked.register_forward_hook(lambda *args: None)
+    gap = callable_source(hooked)
     assert not gap.faithful and gap.construction.startswith("fill_in('torch.nn")
 
 

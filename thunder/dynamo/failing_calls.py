@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch._dynamo.exc import TorchDynamoException
 
 from thunder.debug import DebugFlag, GraphDump, active, enabled
@@ -79,7 +80,9 @@ def _write(
     options: DividedOptions,
     expected: Fails,
 ) -> Path | None:
-    name = getattr(function, "__name__", type(function).__name__)
+    owner = getattr(function, "__self__", None)
+    subject = type(owner) if isinstance(owner, torch.nn.Module) else function
+    name = getattr(subject, "__name__", type(function).__name__)
     with fence(name):
         source = callable_source(function, keywords=tuple(kwargs))
         written = _options(compiler, options)

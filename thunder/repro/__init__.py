@@ -7,6 +7,7 @@
 | `inputs`, `measuring`, `memory`, `recipes`, `sizes` | inputs as recorded |
 | `input_source` | recorded inputs as statements |
 | `callable_source` | plain functions, before there is a graph |
+| `module_object` | live modules, before there is a graph |
 | `values`, `functions`, `imported_modules`, `operators` | other objects as source |
 | `triton_kernels`, `process_groups` | likewise |
 | `collecting` | what the source of one script has gathered |

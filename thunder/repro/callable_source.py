@@ -13,6 +13,7 @@ from thunder.repro.collecting import SourceCollector, is_installed
 from thunder.repro.compilers import CompileSource
 from thunder.repro.functions import define_function
 from thunder.repro.linking import support_names
+from thunder.repro.module_object import write_module_object
 from thunder.repro.module_source import ModuleSource
 from thunder.repro.values import write_value
 
@@ -24,8 +25,7 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
 
     Args:
         function: A function, importable or defined by the program; a bound method; a callable
-            that says how it was made. A module has no source: its graph has, see
-            `module_source`.
+            that says how it was made; a module, by its class and its state.
         keywords: Names of the last inputs that are passed by keyword.
 
     Returns:
@@ -39,7 +39,14 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
     """
     collector = SourceCollector(reserved=support_names() | _OF_SCRIPTS)
     written = "None"
-    if not isinstance(function, torch.nn.Module):
+    if isinstance(_owner(function), torch.nn.Module):
+        attempt = collector.fork()
+        made = write_module_object(_owner(function), attempt, write_value)
+        if not attempt.gaps:
+            collector.take(attempt)
+            is_whole = function is _owner(function) or function.__name__ == "forward"
+            written = made if is_whole else f"{made}.{function.__name__}"
+    else:
         attempt = collector.fork()
         written = write_value(function, attempt)
         if written != "None":
@@ -63,6 +70,11 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         missing=collector.missing,
         notes=tuple(collector.notes),
     )
+
+
+def _owner(function: Callable[..., Any]) -> Any:
+    """Returns the object that a bound method belongs to; anything else as it is."""
+    return function.__self__ if isinstance(function, types.MethodType) else function
 
 
 def call_with_keywords(source: CompileSource) -> CompileSource:

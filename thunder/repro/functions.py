@@ -7,6 +7,7 @@ constants, the values of its closure and of its defaults. The text comes from th
 from __future__ import annotations
 
 import ast
+import dis
 import linecache
 import textwrap
 import types
@@ -156,10 +157,23 @@ def _globals(function: types.FunctionType, node: ast.AST) -> Iterator[tuple[str,
         for child in ast.walk(node)
         if isinstance(child, ast.Name) and isinstance(child.ctx, ast.Load)
     }
-    mentioned = {name for code in _codes(function.__code__) for name in code.co_names}
-    for name in sorted(loaded & mentioned):
+    for name in sorted(loaded & global_names(function.__code__)):
         if name in function.__globals__:
             yield name, function.__globals__[name]
+
+
+def global_names(code: types.CodeType) -> set[str]:
+    """Returns the names that code, and the functions in it, look up outside of functions.
+
+    Args:
+        code: Of a function, or of a class with the statement that defines it.
+    """
+    return {
+        instruction.argval
+        for each in _codes(code)
+        for instruction in dis.get_instructions(each)
+        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
+    }
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
@@ -185,7 +199,7 @@ def _detach(
     node.args.kw_defaults = [
         written(keyword[a.arg]) if a.arg in keyword else None for a in node.args.kwonlyargs
     ]
-    _Unannotated().visit(node)
+    Unannotated().visit(node)
 
 
 def _statement(node: ast.FunctionDef | ast.Lambda, name: str, closure: dict[str, str]) -> str:
@@ -204,19 +218,32 @@ def _statement(node: ast.FunctionDef | ast.Lambda, name: str, closure: dict[str,
     )
 
 
-class _Unannotated(ast.NodeTransformer):
+class Unannotated(ast.NodeTransformer):
     """Takes annotations and decorators away: they name types that the script need not know."""
 
+    def __init__(self, *, keeps_decorators: bool = False) -> None:
+        """Makes a transformer.
+
+        Args:
+            keeps_decorators: Whether decorators stay; those of methods say what a method is.
+        """
+        self._keeps_decorators = keeps_decorators
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        """A function without the types of its arguments and result."""
         self.generic_visit(node)
-        node.decorator_list, node.returns = [], None
+        node.returns = None
+        if not self._keeps_decorators:
+            node.decorator_list = []
         return node
 
     def visit_arg(self, node: ast.arg) -> ast.AST:
+        """An argument without its type."""
         node.annotation = None
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
+        """An assignment without its type."""
         self.generic_visit(node)
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
