@@ -47,7 +47,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks tests/gpu, and skips what needs CUDA where there is none."""
+    """Refuses names with addresses, marks tests/gpu, skips what needs CUDA where there is none."""
+    addressed = [item.nodeid for item in items if " at 0x" in item.nodeid]
+    if addressed:
+        # pytest-xdist runs nothing when two workers name a test differently.
+        raise pytest.UsageError(f"give this test an id without a memory address: {addressed[0]}")
     for item in items:
         if GPU_TESTS in item.path.parents:
             item.add_marker("gpu")

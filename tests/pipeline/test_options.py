@@ -28,7 +28,7 @@ def test_an_executor_alone_is_a_list_of_it(written):
         ({"transforms": torch.fx.GraphModule}, "transforms= takes a list"),
         ({"options": {"epilogue_fusio": True}}, r"did you mean 'epilogue_fusion'\?; torch"),
     ],
-    ids=repr,
+    ids=["executors", "exclude_ops-str", "exclude_ops-int", "transforms", "options"],
 )
 def test_a_wrong_value_is_refused_at_once(wrong, message):
     with pytest.raises(OptionError, match=message):
