@@ -95,7 +95,7 @@ def check_import_name() -> None:
 
 def package_version() -> str:
     """Returns the installed version of this package, or a note that it is not installed."""
-    return _distribution_version(DISTRIBUTION)
+    return distribution_version(DISTRIBUTION)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -175,9 +175,9 @@ def environment_report() -> EnvironmentReport:
         cuda=torch.version.cuda or "none",
         devices=_cuda_devices(),
         nvfuser=_nvfuser_version(),
-        triton=_distribution_version("triton"),
-        transformers=_distribution_version("transformers"),
-        numpy=_distribution_version("numpy"),
+        triton=distribution_version("triton"),
+        transformers=distribution_version("transformers"),
+        numpy=distribution_version("numpy"),
         system=f"{platform.system()} {platform.machine()}",
         cpu=_cpu_model(),
         cpu_capability=torch.backends.cpu.get_cpu_capability(),
@@ -186,7 +186,8 @@ def environment_report() -> EnvironmentReport:
     )
 
 
-def _distribution_version(name: str) -> str:
+def distribution_version(name: str) -> str:
+    """Returns the version of an installed distribution, or a note that it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -198,7 +199,7 @@ def _nvfuser_version() -> str:
         return ABSENT
     # The distribution's name says for which CUDA and torch it was built, so it is looked up.
     owners = importlib.metadata.packages_distributions().get("nvfuser_direct", ())
-    named = [f"{owner} {_distribution_version(owner)}" for owner in sorted(set(owners))]
+    named = [f"{owner} {distribution_version(owner)}" for owner in sorted(set(owners))]
     return ", ".join(named) or "present, version unknown"
 
 

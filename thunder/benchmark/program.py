@@ -120,8 +120,9 @@ class Program:
             "outputs require grad": len(roots),
         }
         if self.compute is not Compute.FORWARD:
-            found = _gradients(roots, list(edges.values()), _slopes(roots))
-            results["gradients"] = dict(zip(edges, map(_kept, found), strict=True))
+            found = list(_gradients(roots, list(edges.values()), _slopes(roots)))
+            # Each is freed as soon as it is copied: together they are as large as the weights.
+            results["gradients"] = {name: _kept(found.pop(0)) for name in edges}
         afterwards = {
             name: _kept(x) for name, x in self.inputs.tensors().items() if name in written
         }

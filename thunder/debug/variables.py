@@ -103,7 +103,14 @@ REPRODUCERS = Variable(
     help="Whether a failure leaves a script that fails the same way; scripts switch it off.",
     parse=_switch,
 )
-VARIABLES: tuple[Variable[Any], ...] = (DEBUG, DEBUG_DIR, REPRODUCERS)
+CACHE_DIR = Variable(
+    name="THUNDER_CACHE_DIR",
+    values="a folder",
+    default="`$XDG_CACHE_HOME/thunder` or `~/.cache/thunder`",
+    help="Where the verdicts of `contest=` are kept from one process to the next.",
+    parse=_folder,
+)
+VARIABLES: tuple[Variable[Any], ...] = (DEBUG, DEBUG_DIR, REPRODUCERS, CACHE_DIR)
 
 
 def parse_environment() -> None:

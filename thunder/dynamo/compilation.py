@@ -94,6 +94,7 @@ class Compilation:
             graph_index=self.index,
             recompile_reason=self.reason,
             clocks=tuple(region.clock for region in (*self.regions, *self.failed)),
+            region_verdicts={region.name: region.verdicts for region in self.regions},
         )
 
     def _split(

@@ -69,7 +69,9 @@ class ThunderCompiler:
             debug: Debug flags: True for all, one, a name, or several.
             on_failure: `"fallback"` goes on with Inductor and then eager when something fails,
                 with a warning; `"raise"` raises.
-            contest: How candidates for a region are chosen between when `executors="auto"`.
+            contest: How `executors="auto"` chooses who runs each graph: `"full"` compiles all
+                that could, checks and times them at the graph's first run and keeps the verdict,
+                `"cached"` uses verdicts that are known, and otherwise Inductor, as `"off"` does.
             mode: As in `torch.compile`; holds for the Inductor regions.
             options: As in `torch.compile`: Inductor settings.
 

@@ -4,6 +4,7 @@
 |---|---|
 | `base` | what an executor is; `OperatorExecutor` for a table of a user's |
 | `registry` | executors by name |
+| `entrants` | lists of executors between which `executors="auto"` chooses |
 | `grouping` | nodes that can be compiled as one |
 | `kernel_origins` | which nodes a kernel computes |
 | `partition` | nodes shared out between executors, as regions and single nodes |

@@ -16,32 +16,51 @@ _BUILT_IN = {
     "nvfuser": "thunder.executors.nvfuser.executor:NvFuserExecutor",
 }
 _registered: dict[str, AbstractExecutor] = {}
+_entered: dict[str, AbstractExecutor] = {}
 
 
-def register_executor(executor: AbstractExecutor) -> AbstractExecutor:
+def register_executor(
+    executor: AbstractExecutor, *, enter_contest: bool = False
+) -> AbstractExecutor:
     """Makes an executor known by its name, so that `executors=["name"]` finds it.
 
     Args:
         executor: An operator or fusion executor.
+        enter_contest: Whether `executors="auto"` may choose it too, where it is correct and
+            faster than Inductor alone. See `contest=`.
 
     Returns:
         The executor.
 
     Raises:
-        OptionError: Another executor has that name.
+        OptionError: Another executor has that name, or it cannot enter the contest: all entrants
+            get the same graph, in which operators are decomposed as Inductor wants them.
     """
     if not isinstance(executor, AbstractExecutor):
         raise OptionError(f"an executor is an AbstractExecutor instance, not {executor!r}")
     owner = _registered.get(executor.name, _BUILT_IN.get(executor.name))
     if owner is not None and owner is not executor:
         raise OptionError(f"the executor name {executor.name!r} is taken by {owner!r}")
+    if enter_contest and (kept := executor.undecomposed_ops()):
+        raise OptionError(
+            f"{executor.name!r} cannot enter the contest: it takes operators that Inductor wants "
+            f"decomposed, such as {kept[0]}. Ask for it with executors=[{executor.name!r}]"
+        )
     _registered[executor.name] = executor
+    if enter_contest:
+        _entered[executor.name] = executor
     return executor
 
 
 def deregister_executor(name: str) -> None:
     """Forgets an executor that `register_executor` made known; unknown names are ignored."""
     _registered.pop(name, None)
+    _entered.pop(name, None)
+
+
+def contest_executors() -> list[AbstractExecutor]:
+    """Returns the executors that were registered with `enter_contest=True`, in that order."""
+    return list(_entered.values())
 
 
 def known_executors() -> list[str]:

@@ -8,6 +8,7 @@ In the order in which a graph passes through:
 | `region` | `CompiledRegion`, the result |
 | `aot` | the adapter to AOTAutograd |
 | `fallback` | plainer ways when one fails |
+| `contest`, `verdicts`, `graph_key` | which executors run a graph: measured, kept, found again |
 | `lowering` | transforms, claims, regions, code |
 | `first_run` | the watched first run |
 | `check_trace`, `judged_run` | each stage run against the one before |

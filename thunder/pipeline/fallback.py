@@ -21,9 +21,11 @@ from thunder.debug import DebugFlag, enabled
 from thunder.executors.base import AbstractFusionExecutor
 from thunder.executors.registry import get_executor
 from thunder.pipeline.check_trace import require_faithful_stages
+from thunder.pipeline.contest import Contest
 from thunder.pipeline.first_run import Run, run_checked, take_snapshot
 from thunder.pipeline.lowering import LoweredGraph, lower_graph
 from thunder.pipeline.options import CompileOptions
+from thunder.pipeline.verdicts import Verdict
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, TraceCtx
 
@@ -66,6 +68,10 @@ class GraphRequest:
     direction: Direction
     aot_arguments: Mapping[str, Any]
 
+    def copy(self) -> GraphRequest:
+        """Returns a request that can be lowered while this one is kept."""
+        return replace(self, graph_module=copy_graph_module(self.graph_module))
+
     def lower(self, options: CompileOptions) -> LoweredGraph:
         """Lowers the graph by one way."""
         return lower_graph(
@@ -83,6 +89,7 @@ class GuardedGraph:
         options: CompileOptions,
         *,
         on_lowered: Callable[[Sequence[TraceCtx]], None],
+        on_verdict: Callable[[Verdict], None],
         on_failure: Callable[[Failure], None],
         around_first_run: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
@@ -92,6 +99,7 @@ class GuardedGraph:
             request: The graph.
             options: The user's options; `on_failure="raise"` leaves one way only.
             on_lowered: Told the traces of each way that compiled.
+            on_verdict: Told the verdict of the contest.
             on_failure: Told each failure.
             around_first_run: Makes the context of the first run.
 
@@ -100,9 +108,11 @@ class GuardedGraph:
         """
         self._boxed_call = True  # torch's mark for the one-list calling convention
         self.calls = 0
-        self._ways = list(_ways(options))
+        self._contest = Contest(request.graph_module, request.direction, options)
+        self._ways = list(_ways(self._contest.options))
         self._pristine: GraphRequest | None = request
         self._on_lowered = on_lowered
+        self._on_verdict = on_verdict
         self._on_failure = on_failure
         self._around_first_run = around_first_run
         self._lock = threading.RLock()
@@ -122,8 +132,8 @@ class GuardedGraph:
                 self._report(*failed, way)
             request = self._pristine
             assert request is not None
-            if self._ways:
-                request = replace(request, graph_module=copy_graph_module(request.graph_module))
+            if self._ways or self._contest.is_open:
+                request = request.copy()
             try:
                 lowered = request.lower(options)
             except CONTROL_FLOW:
@@ -135,8 +145,7 @@ class GuardedGraph:
                 failed = ("compile", way, error)
                 continue
             self._way = way
-            self._on_lowered(lowered.traces)
-            return lowered
+            return self._told(lowered, options)
 
     def _report(self, stage: str, way: str, error: Exception, next_way: str | None) -> None:
         assert self._pristine is not None
@@ -150,9 +159,27 @@ class GuardedGraph:
             )
         )
 
+    def _hold_contest(self, request: GraphRequest, inputs: Sequence[Any]) -> None:
+        winner = self._contest.hold(
+            self._lowered, lambda options: request.copy().lower(options), inputs
+        )
+        (self._way, options), *self._ways = _ways(self._contest.options)
+        self._lowered = self._told(winner, options)
+
+    def _told(self, lowered: LoweredGraph, options: CompileOptions) -> LoweredGraph:
+        """Tells what was lowered, and the verdict behind it."""
+        verdict = self._contest.verdict
+        if verdict is not None and options == self._contest.options:
+            lowered = lowered.with_note(verdict.sentence)
+            self._on_verdict(verdict)
+        self._on_lowered(lowered.traces)
+        return lowered
+
     def _first_run(self, inputs: list[Any]) -> Sequence[Any]:
         with self._lock:
             if self._pristine is not None:
+                if self._contest.is_open:
+                    self._hold_contest(self._pristine, inputs)
                 return self._run_watched(self._pristine.graph_module.graph, inputs)
         return self._run(inputs)  # another thread was first
 

@@ -69,7 +69,7 @@ def take_snapshot(graph: fx.Graph, inputs: Sequence[Any]) -> Snapshot | None:
         return None
     return Snapshot(
         inputs=tuple(inputs),
-        written=tuple((i, inputs[i].detach().clone()) for i in _written(graph)),
+        written=tuple((i, inputs[i].detach().clone()) for i in written_inputs(graph)),
         cpu_rng_state=torch.get_rng_state(),
         cuda_rng_states=tuple((device, torch.cuda.get_rng_state(device)) for device in devices),
     )
@@ -134,7 +134,8 @@ def _affordable(tensors: Sequence[torch.Tensor], devices: Sequence[int]) -> bool
     return True
 
 
-def _written(graph: fx.Graph) -> list[int]:
+def written_inputs(graph: fx.Graph) -> list[int]:
+    """Returns the positions of the tensors that a graph writes to."""
     inputs = graph.find_nodes(op="placeholder")
     writes = [node for node in graph.nodes if node.op == "call_function" and is_write(node)]
     sources = {source for node in writes for source in node.all_input_nodes}

@@ -48,6 +48,11 @@ class LoweredGraph:
     run: Callable[[list[Any]], Sequence[Any]]
     is_whole_graph: bool
 
+    def with_note(self, note: str) -> LoweredGraph:
+        """Returns a copy whose last two traces, the executors' work, say `note` at their top."""
+        noted = [replace(trace, notes=(*trace.notes, note)) for trace in self.traces[-2:]]
+        return replace(self, traces=(*self.traces[:-2], *noted))
+
     def recorded_run(self) -> Callable[[list[Any]], Sequence[Any]]:
         """Returns `run` in the form for every day: profiles show a region by its name."""
         regions = fused_regions(self.traces[-1])

@@ -19,6 +19,7 @@ from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.origins import input_origins, name_origins
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
 from thunder.pipeline.stats import StageClock
+from thunder.pipeline.verdicts import Verdict
 from thunder.repro import RecordedInputs, record_inputs
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
@@ -49,6 +50,7 @@ class CompiledRegion:
         run: What runs it; the object itself may be called too.
         inputs: What it was first called with, as far as scripts need it.
         failures: Ways that failed and were replaced by a plainer one.
+        verdicts: For each graph over which a contest was decided, the verdict.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class CompiledRegion:
         self.clock = StageClock()
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
+        self.verdicts: dict[Direction, Verdict] = {}
         self._reproduce = reproduce
         self._watch = watch
         self._is_watched = False
@@ -219,6 +222,7 @@ class CompiledRegion:
                 request,
                 self.options,
                 on_lowered=keep,
+                on_verdict=lambda verdict: self.verdicts.update({direction: verdict}),
                 on_failure=self._report,
                 around_first_run=lambda: self._watched(direction.value),
             )

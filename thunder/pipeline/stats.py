@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
+
+from thunder.pipeline.verdicts import Verdict
+from thunder.trace.trace import Direction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,11 +19,22 @@ class CompileRecord:
         graph_index: Its place among the graphs of the callable, from 0.
         recompile_reason: The guard that failed, in Dynamo's words; None for a first compile.
         clocks: The clock of each region.
+        region_verdicts: The verdicts of contests, by region and graph; later ones are added.
     """
 
     graph_index: int
     recompile_reason: str | None
     clocks: tuple[StageClock, ...] = ()
+    region_verdicts: Mapping[str, Mapping[Direction, Verdict]] = field(default_factory=dict)
+
+    @property
+    def verdicts(self) -> dict[str, Verdict]:
+        """The verdicts of contests, by region and graph, such as `thunder_0 forward`."""
+        return {
+            f"{region} {direction.value}": verdict
+            for region, verdicts in self.region_verdicts.items()
+            for direction, verdict in verdicts.items()
+        }
 
     @property
     def stages(self) -> dict[str, float]:
@@ -62,6 +76,7 @@ class CompileStats:
             reason = record.recompile_reason or "first compile"
             lines.append(f"graph {record.graph_index}: {reason}")
             lines += [f"  {name}: {ms:.1f} ms" for name, ms in record.stages.items()]
+            lines += [f"  {graph}, {verdict}" for graph, verdict in record.verdicts.items()]
         return "\n".join(lines)
 
 

@@ -1,0 +1,41 @@
+"""The contest on a real GPU: nvFuser, Inductor and ATen for one graph, forward and backward."""
+
+from __future__ import annotations
+
+import torch
+
+import thunder
+from thunder import thunderfx
+from thunder.executors.entrants import contest_entrants
+from thunder.executors.nvfuser import available
+
+
+def test_the_contest_decides_between_all_and_gradients_are_right(tmp_path, monkeypatch):
+    monkeypatch.setenv("THUNDER_CACHE_DIR", str(tmp_path))
+    x = torch.randn(2048, 1024, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+
+    def function(x):
+        return torch.nn.functional.gelu(torch.softmax(x.float(), -1) * 3).to(x.dtype)
+
+    f = thunderfx(function, contest="full")
+    (gradient,) = torch.autograd.grad(f(x).sum(), x)
+    (expected,) = torch.autograd.grad(function(x).sum(), x)
+    torch.testing.assert_close(gradient, expected, rtol=2e-2, atol=2e-3)
+    (record,) = thunder.compile_stats(f).compiles
+    assert list(record.verdicts) == ["thunder_0 forward", "thunder_0 backward"]
+    names = {entrant.name for entrant in contest_entrants({"cuda"})}
+    assert names >= {"inductor", "aten"} and ("nvfuser" in names) == (available() is None)
+    for verdict in record.verdicts.values():
+        assert {*verdict.milliseconds, *verdict.rejected} == names
+        fastest = min(verdict.milliseconds.values())
+        assert verdict.milliseconds[verdict.winner] <= fastest * 1.03
+    assert len(list(tmp_path.rglob("*.json"))) == 2
+
+
+def test_graphs_too_large_to_copy_are_left_to_inductor(tmp_path, monkeypatch):
+    monkeypatch.setenv("THUNDER_CACHE_DIR", str(tmp_path))
+    free, _ = torch.cuda.mem_get_info()
+    x = torch.empty(free // 6, dtype=torch.uint8, device="cuda").zero_()
+    f = thunderfx(lambda x: x[:1024] + 1, contest="full")
+    assert torch.equal(f(x).cpu(), torch.ones(1024, dtype=torch.uint8))
+    assert thunder.compile_stats(f).compiles[0].verdicts == {}
