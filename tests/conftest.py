@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         # A shell starts background jobs so, and what they start ignores Ctrl-C as well.
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    cache = config.cache
+    cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
     if cache is not None:
         folder = cache.mkdir(f"inductor-{importlib.metadata.version('torch')}")
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(folder))

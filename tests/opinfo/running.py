@@ -1,7 +1,8 @@
 """Runs an operator's samples compiled and in eager mode, many samples in one graph.
 
 A sample that differs, or a batch that raises, is tried alone. What fails alone is given to
-`torch.compile(backend="aot_eager")`: a sample that fails there as well is not counted against us.
+`torch.compile(backend="aot_eager")`, with `fullgraph=True` for `jit`: a sample that fails there as
+well is not counted against us.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tests.opinfo.calls import (
     supported_dtypes,
 )
 from tests.opinfo.observing import Batch, Observation, difference, observe
-from thunder import get_subgraph_info, thunderfx
+from thunder import get_subgraph_info, jit, thunderfx
 
 BATCH_SIZE = 24
 """Samples in one graph: enough to share Dynamo's and AOTAutograd's fixed costs."""
@@ -79,14 +80,23 @@ def by_thunder(function: Callable[..., Any]) -> Callable[..., Any]:
     return thunderfx(function, executors=["aten"], on_failure="raise")
 
 
+def by_jit(function: Callable[..., Any]) -> Callable[..., Any]:
+    return jit(function, executors=["aten"])
+
+
 def by_aot_eager(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, backend="aot_eager")
+
+
+def by_aot_eager_whole(function: Callable[..., Any]) -> Callable[..., Any]:
+    return torch.compile(function, backend="aot_eager", fullgraph=True)
 
 
 def run_operator(
     name: str,
     compile: Compile = by_thunder,
     *,
+    rule: Compile = by_aot_eager,
     dtypes: Sequence[torch.dtype] = (),
     limit: int = 0,
     rounding_matters: bool = True,
@@ -96,6 +106,7 @@ def run_operator(
     Args:
         name: In `OPERATORS`.
         compile: The compiler.
+        rule: What passes through this compiler must pass.
         dtypes: Those to try; all that are supported by default.
         limit: About how many samples of each dtype and form; 0 for all.
         rounding_matters: False for compilers that fuse: see `difference`.
@@ -110,6 +121,7 @@ def run_operator(
                 made = list(calls(op, dtype, form))
                 made = made[:: max(1, len(made) // limit)] if limit else made
                 comparison = _Comparison(name, dtype, form, compile, outcome)
+                comparison.rule = rule
                 comparison.rounding_matters = rounding_matters
                 comparison.run(made)
     return outcome
@@ -128,6 +140,7 @@ class _Comparison:
         self.outcome = outcome
         self.values_matter = name not in UNDEFINED_VALUES
         self.rounding_matters = True
+        self.rule: Compile = by_aot_eager
         self.breaks_graph = False
 
     def run(self, made: Sequence[Call]) -> None:
@@ -170,7 +183,7 @@ class _Comparison:
         at, call = numbered
         wanted = observe(_batch([call]), [call])[0]
         again = self._problem_alone(self.compile, call, wanted)
-        rule = self._problem_alone(by_aot_eager, call, wanted)
+        rule = self._problem_alone(self.rule, call, wanted)
         failure = Failure(
             operator=self.name,
             dtype=self.dtype,

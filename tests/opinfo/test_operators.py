@@ -11,7 +11,7 @@ import torch
 
 from tests.opinfo.calls import OPERATORS
 from tests.opinfo.checking import EXCUSES, check, check_some
-from tests.opinfo.running import run_operator
+from tests.opinfo.running import by_aot_eager_whole, by_jit, run_operator
 from thunder import thunderfx
 
 FUSED = (
@@ -28,6 +28,13 @@ FUSED = (
 @pytest.mark.parametrize("name", OPERATORS)
 def test_as_in_eager(name, request):
     check(name, run_operator(name), request)
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_through_jit(name, request):
+    """Below Dynamo, `jit` is `thunderfx`; what differs is that a graph break is an error."""
+    outcome = run_operator(name, by_jit, rule=by_aot_eager_whole, limit=1)
+    check_some(name, outcome, request)
 
 
 @pytest.mark.parametrize("name", FUSED)

@@ -7,7 +7,7 @@ import pytest
 from tests.opinfo.calls import Form
 from tests.opinfo.checking import check_some
 from tests.opinfo.excuses import Excuse, read_excuses, unexcused
-from tests.opinfo.running import Failure, run_operator
+from tests.opinfo.running import Failure, by_aot_eager_whole, by_jit, run_operator
 
 QUICK = (
     "__getitem__",
@@ -84,6 +84,11 @@ SAMPLES = 3
 @pytest.mark.parametrize("name", QUICK)
 def test_as_in_eager(name, request):
     check_some(name, run_operator(name, limit=SAMPLES), request)
+
+
+@pytest.mark.parametrize("name", QUICK[::6])
+def test_through_jit(name, request):
+    check_some(name, run_operator(name, by_jit, rule=by_aot_eager_whole, limit=1), request)
 
 
 def compile_wrongly(function):
