@@ -48,7 +48,7 @@ test-all: $(READY) ## Run the tests, the slow ones included
 	$(PYTEST) -n $(JOBS) --dist worksteal $(ARGS)
 
 zoo: $(READY) ## Compare with eager on many Hugging Face architectures
-	$(PYTEST) tests/zoo $(ARGS)
+	$(PYTEST) -n $(JOBS) --dist worksteal tests/zoo $(ARGS)
 
 opinfo: $(READY) ## Compare with eager on PyTorch's own operator samples
 	$(PYTEST) -n $(JOBS) tests/opinfo $(ARGS)
