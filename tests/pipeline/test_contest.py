@@ -15,7 +15,7 @@ from thunder import jit, thunderfx
 from thunder.errors import OptionError
 from thunder.executors import AbstractFusionExecutor, OperatorExecutor, register_executor
 from thunder.executors.registry import deregister_executor
-from thunder.pipeline.verdicts import Verdict
+from thunder.pipeline.verdicts import ContestVerdict
 
 SIZE = 192
 
@@ -287,7 +287,7 @@ def test_an_entrant_takes_what_inductor_takes():
 
 
 def test_a_verdict_in_words():
-    verdict = Verdict(
+    verdict = ContestVerdict(
         winner="nvfuser", milliseconds={"inductor": 0.25, "nvfuser": 0.125}, rejected={"aten": "no"}
     )
     assert verdict.sentence == "contest: nvfuser was chosen over inductor; aten: no"

@@ -33,7 +33,7 @@ from thunder.pipeline.judged_run import (
 )
 from thunder.pipeline.lowering import LoweredGraph
 from thunder.pipeline.options import CompileOptions
-from thunder.pipeline.verdicts import Verdict, keep_verdict, known_verdict
+from thunder.pipeline.verdicts import ContestVerdict, keep_verdict, known_verdict
 from thunder.trace.trace import Direction
 
 MARGIN = 0.02
@@ -72,7 +72,7 @@ class Contest:
             direction: Which way it runs.
             options: The user's options.
         """
-        self.verdict: Verdict | None = None
+        self.verdict: ContestVerdict | None = None
         self._options = options
         self._is_backward = direction is Direction.BACKWARD
         self._entrants: dict[str, Entrant] = {}
@@ -128,7 +128,7 @@ class Contest:
             times = self._times({name: one.run for name, one in admitted.items()}, inputs)
         self.verdict = keep_verdict(
             self._key,
-            Verdict(winner=_winner(times), milliseconds=times, rejected=rejected),
+            ContestVerdict(winner=_winner(times), milliseconds=times, rejected=rejected),
         )
         return admitted.get(self.verdict.winner, first)
 

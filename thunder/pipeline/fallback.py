@@ -25,7 +25,7 @@ from thunder.pipeline.contest import Contest
 from thunder.pipeline.first_run import Run, run_checked, take_snapshot
 from thunder.pipeline.lowering import LoweredGraph, lower_graph
 from thunder.pipeline.options import CompileOptions
-from thunder.pipeline.verdicts import Verdict
+from thunder.pipeline.verdicts import ContestVerdict
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, TraceCtx
 
@@ -89,7 +89,7 @@ class GuardedGraph:
         options: CompileOptions,
         *,
         on_lowered: Callable[[Sequence[TraceCtx]], None],
-        on_verdict: Callable[[Verdict], None],
+        on_verdict: Callable[[ContestVerdict], None],
         on_failure: Callable[[Failure], None],
         around_first_run: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:

@@ -19,7 +19,7 @@ from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.origins import input_origins, name_origins
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
 from thunder.pipeline.stats import StageClock
-from thunder.pipeline.verdicts import Verdict
+from thunder.pipeline.verdicts import ContestVerdict
 from thunder.repro import RecordedInputs, record_inputs
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
@@ -81,7 +81,7 @@ class CompiledRegion:
         self.clock = StageClock()
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
-        self.verdicts: dict[Direction, Verdict] = {}
+        self.verdicts: dict[Direction, ContestVerdict] = {}
         self._reproduce = reproduce
         self._watch = watch
         self._is_watched = False

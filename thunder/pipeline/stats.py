@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from thunder.pipeline.verdicts import Verdict
+from thunder.pipeline.verdicts import ContestVerdict
 from thunder.trace.trace import Direction
 
 
@@ -25,10 +25,10 @@ class CompileRecord:
     graph_index: int
     recompile_reason: str | None
     clocks: tuple[StageClock, ...] = ()
-    region_verdicts: Mapping[str, Mapping[Direction, Verdict]] = field(default_factory=dict)
+    region_verdicts: Mapping[str, Mapping[Direction, ContestVerdict]] = field(default_factory=dict)
 
     @property
-    def verdicts(self) -> dict[str, Verdict]:
+    def verdicts(self) -> dict[str, ContestVerdict]:
         """The verdicts of contests, by region and graph, such as `thunder_0 forward`."""
         return {
             f"{region} {direction.value}": verdict

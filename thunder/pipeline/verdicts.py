@@ -25,7 +25,7 @@ _NO_VERDICT = "null"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
+class ContestVerdict:
     """Which entrant runs a graph.
 
     Attributes:
@@ -54,7 +54,7 @@ class Verdict:
         return f"{self.sentence} ({times}{'; known before' if self.cached else ''})"
 
 
-def known_verdict(key: str, entrants: Sequence[str], *, binding: bool) -> Verdict | None:
+def known_verdict(key: str, entrants: Sequence[str], *, binding: bool) -> ContestVerdict | None:
     """Looks a verdict up.
 
     Args:
@@ -74,7 +74,7 @@ def known_verdict(key: str, entrants: Sequence[str], *, binding: bool) -> Verdic
     return verdict if verdict is not None and verdict.winner in entrants else None
 
 
-def keep_verdict(key: str, verdict: Verdict) -> Verdict:
+def keep_verdict(key: str, verdict: ContestVerdict) -> ContestVerdict:
     """Keeps a verdict for later processes and for the other ranks.
 
     Args:
@@ -118,12 +118,12 @@ def _stored(key: str) -> str | None:
         return None
 
 
-def _from_json(text: str) -> Verdict | None:
+def _from_json(text: str) -> ContestVerdict | None:
     try:
         data = json.loads(text)
         times = {str(name): float(ms) for name, ms in data["milliseconds"].items()}
         rejected = {str(name): str(reason) for name, reason in data["rejected"].items()}
-        return Verdict(
+        return ContestVerdict(
             winner=str(data["winner"]), milliseconds=times, rejected=rejected, cached=True
         )
     except (ValueError, TypeError, KeyError, AttributeError):
