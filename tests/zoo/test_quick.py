@@ -74,13 +74,27 @@ class Odd(nn.Module):
         return x * 2 if torch.compiler.is_compiling() else x * 3
 
 
-def test_what_aot_eager_does_is_the_rule():
+class Broken(nn.Module):
+    def forward(self, x):
+        return x.reshape(7, 7) if torch.compiler.is_compiling() else x
+
+
+def with_module(model: nn.Module) -> Case:
     case = line()
-    judgement = judge(
-        Case(model=Odd(), inputs=case.inputs, other=case.other, resized=True), Mode.EVALUATE
-    )
+    return Case(model=model, inputs=case.inputs, other=case.other, resized=True)
+
+
+@pytest.mark.parametrize("model", [Odd(), Broken()], ids=["Odd", "Broken"])
+def test_what_aot_eager_does_is_the_rule(model):
+    judgement = judge(with_module(model), Mode.EVALUATE)
     assert judgement.verdict == Verdict.AS_AOT_EAGER.value
     assert judgement.acceptable
+    assert judgement.rule
+
+
+def test_what_aot_eager_does_in_another_way_is_no_excuse():
+    judgement = judge(with_module(Odd()), Mode.EVALUATE, wrongly)
+    assert judgement.verdict == Verdict.FAILED.value
     assert judgement.rule
 
 
