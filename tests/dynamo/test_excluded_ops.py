@@ -118,6 +118,8 @@ def test_python_operators_on_sizes_stay():
         (torch.split, lambda x: x.split(1)[0]),
         (torch.clip, lambda x: x.clamp(0)),
         ("T", lambda x: x.T),
+        ("Tensor.H", lambda x: x.H),
+        (torch.Tensor.mT, lambda x: x.mT),
         (torch.cond, lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))),
         ("cond", lambda x: torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))),
         (double, lambda x: double(x)),

@@ -297,7 +297,6 @@ def test_a_class_is_refused():
         thunderfx(Scale)
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
 @pytest.mark.parametrize("make", [lambda: nn.Linear(2, 2), lambda: double_sine])
 def test_torchscript_is_refused(make):
     scripted: Any = torch.jit.trace(make(), torch.ones(1, 2))

@@ -144,7 +144,7 @@ class _Writer:
         dead = last_uses(self.graph_module.graph) if frees else {}
         for node, lines in self.statements(comments=comments):
             yield from self.attributed(node, lines)
-            freed = [used.name for used in dead.get(node, ())]
+            freed = [used.name for used in dead.get(node, ()) if not _is_bare(used)]
             if freed and node.op != "output":
                 yield PrintedLine(f"{_INDENT}del {', '.join(freed)}", node)
 
@@ -176,7 +176,7 @@ class _Writer:
                 yield from _origins_of_results(node)
             yield f"{_INDENT}return {literal(node.args[0], self.names)}"
             return
-        if not node.users and _value(node) is None:
+        if _is_bare(node):
             yield f"{_INDENT}{self.expression(node)}"
             return
         outputs = _unpacking(node)
@@ -324,6 +324,11 @@ def _unpacking(node: fx.Node) -> list[fx.Node] | None:
     outputs = {user.args[1]: user for user in node.users if user.target is operator.getitem}
     in_order = [outputs[index] for index in range(len(node.users)) if index in outputs]
     return in_order if in_order and len(in_order) == len(node.users) else None
+
+
+def _is_bare(node: fx.Node) -> bool:
+    """Whether a node's statement gives its value no name: there is none, as of an assertion."""
+    return not node.users and node.op != "placeholder" and _value(node) is None
 
 
 def _value(node: fx.Node) -> Any:

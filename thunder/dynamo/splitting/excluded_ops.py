@@ -27,6 +27,9 @@ ExcludedOp = str | Callable[..., Any]
 
 _ATEN, _HIGHER_ORDER = "aten", "higher_order"
 
+_PROPERTIES = {"H": "matrix_H", "T": "numpy_T"}
+"""Properties of tensors whose operators are called otherwise; torch 2.14 captures these."""
+
 # Source: the alias groups of torch/csrc/jit/passes/normalize_ops.cpp; a test compares them with
 # the aliases that torch's operator database declares.
 _ALIASES = {
@@ -207,6 +210,7 @@ def _torch_name(name: str) -> OperatorName:
     if name in _IN_PLACE_OR_REFLECTED:
         name = name[1:]
     name = _PYTHON_OPERATORS.get(name, name)
+    name = _PROPERTIES.get(name, name)
     return OperatorName(_ATEN, _ALIASES.get(name, name))
 
 
