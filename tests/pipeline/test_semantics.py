@@ -275,6 +275,23 @@ def test_as_in_eager(name, executors):
         assert any(backend.subgraph_infos for backend in made)
 
 
+@pytest.mark.parametrize("executors", EXECUTORS)
+def test_an_assertion_holds_in_every_call(executors):
+    """It has no value, so there is none to free: the second call is by the printed program."""
+
+    def function(x):
+        torch._assert_async(x.isnan().sum() == 0, "a NaN")  # what Dynamo makes of `assert`
+        return x.sin()
+
+    backend = ThunderCompiler(executors=EXECUTORS[executors], on_failure="raise")
+    compiled = torch.compile(function, backend=backend)
+    for x in (torch.ones(2), torch.tensor([0.5, 2.0])):
+        torch.testing.assert_close(compiled(x), x.sin())
+    assert len(backend.subgraph_infos) == 1
+    with pytest.raises(RuntimeError, match="a NaN"):
+        compiled(torch.tensor([1.0, torch.nan]))
+
+
 def test_a_copied_module_is_compiled_for_itself():
     net = nn.Linear(2, 2)
     f = torch.compile(net, backend=ThunderCompiler(executors=["aten"]))
