@@ -19,10 +19,10 @@ QUICK = {
     "llama": Mode.TRAIN,
     "mixtral": Mode.TRAIN_BFLOAT16,  # experts
     "gpt2": Mode.EVALUATE_BFLOAT16,
-    "bert": Mode.EVALUATE,  # an encoder with a mask
+    "bert": Mode.EVALUATE_BFLOAT16,  # an encoder with a mask
     "bart": Mode.TRAIN_BFLOAT16,  # an encoder and a decoder
-    "vit": Mode.TRAIN,
-    "resnet": Mode.TRAIN,  # buffers that change
+    "vit": Mode.TRAIN_BFLOAT16,
+    "resnet": Mode.TRAIN_BFLOAT16,  # buffers that change
     "clip": Mode.EVALUATE,  # images and text
 }
 
