@@ -13,12 +13,19 @@ from tests.zoo.workers import DiedError, results_of
 pytestmark = pytest.mark.slow
 
 
+class Unsendable(Exception):
+    def __init__(self, one: str, two: str):
+        super().__init__(f"{one} and {two}")
+
+
 def counting(to: int, then: str) -> Iterator[int]:
     yield from range(to)
     if then == "hang":
         time.sleep(600)
     if then == "die":
         os._exit(3)
+    if then == "raise what cannot be sent":
+        raise Unsendable("one", "two")
     if then == "raise":
         raise ValueError("no more")
 
@@ -33,6 +40,7 @@ def test_values_come_one_by_one():
         ("hang", DiedError, "not done after 3 s"),
         ("die", DiedError, "status 3"),
         ("raise", ValueError, "no more"),
+        ("raise what cannot be sent", RuntimeError, "Unsendable: one and two"),
     ],
 )
 def test_what_came_before_the_end_is_kept(then, error, message):

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import multiprocessing
 import os
+import pickle
 import resource
 import time
 import warnings
@@ -84,10 +85,19 @@ def _work(connection: Connection, function: Callable[..., Iterator[Any]], args: 
                 connection.send(("value", value))
         connection.send(("end", None))
     except Exception as error:  # noqa: BLE001 - raised again where it is waited for
-        connection.send(("error", type(error)(str(error))))
+        connection.send(("error", _portable(error)))
 
 
 @contextlib.contextmanager
 def _printing_to(file: IO[str]) -> Iterator[None]:
     with contextlib.redirect_stdout(file), contextlib.redirect_stderr(file):
         yield
+
+
+def _portable(error: Exception) -> Exception:
+    """Returns an error, or one that says the same where it cannot be sent."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception:  # noqa: BLE001 - whatever its class does
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
