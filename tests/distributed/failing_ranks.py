@@ -20,6 +20,7 @@ from tests.distributed.training import (
     train,
 )
 from thunder import thunderfx
+from thunder.errors import FallbackWarning
 from thunder.executors import OperatorExecutor
 
 
@@ -51,7 +52,7 @@ def raises_on_one_rank(here: Rank) -> None:
 
 def goes_on_on_all_ranks(here: Rank) -> None:
     """The last rank falls back, also in a graph that communicates, and all results are right."""
-    warnings.simplefilter("default", UserWarning)
+    warnings.simplefilter("default", FallbackWarning)
     inputs = batches(here)
     expected_losses, expected_weights = reference_training(make_net(here), inputs)
     stand_in = thunderfx(make_net(here), executors=executors_of(here))

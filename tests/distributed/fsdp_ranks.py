@@ -82,7 +82,7 @@ def a_stand_in_of_all(here: Rank) -> tuple[nn.Module, list[ThunderCompiler]]:
     return stand_in, [stand_in._backend]
 
 
-def sharded(here: Rank, **options: Any) -> nn.Module:
+def sharded(here: Rank, **options: Any) -> Any:
     """Returns the net, sharded by layer and not compiled."""
     model: Any = make_net(here)
     for layer in model.layers:
@@ -101,12 +101,14 @@ def check_training(here: Rank, model: nn.Module) -> None:
 
 def checkpoints(here: Rank) -> None:
     """What one side saves, by torch's own ways, the other loads; so does a plain module."""
-    compiled, plain = compiled_in_place(here)[0], sharded(here)
+    compiled: Any = compiled_in_place(here)[0]
+    plain = sharded(here)
     x = own_part(here, batches(here)[0])
     for number, (source, target) in enumerate([(compiled, plain), (plain, compiled)]):
         change(source)
         target.load_state_dict(source.state_dict())
         assert_same(full_state(target), full_state(source), rtol=0, atol=0)
+        whole_file(here, source, target, number)
         change(source)
         folder = here.folder / f"distributed{number}"
         dcp.save(source.state_dict(), checkpoint_id=folder)
@@ -120,7 +122,8 @@ def checkpoints(here: Rank) -> None:
         dcp.load(state, checkpoint_id=folder)
         alone.load_state_dict(state)
         assert_same(alone(x), source(x))
-        whole_file(here, source, target, number)
+        for model in (source, target):
+            model.reshard()  # torch leaves the root whole until a backward pass
 
 
 def whole_file(here: Rank, source: nn.Module, target: nn.Module, number: int) -> None:
@@ -131,7 +134,7 @@ def whole_file(here: Rank, source: nn.Module, target: nn.Module, number: int) ->
     if here.number == 0:
         torch.save(state, file)
     dist.barrier()
-    options = StateDictOptions(full_state_dict=True)
+    options = StateDictOptions(full_state_dict=True, broadcast_from_rank0=True)
     set_model_state_dict(target, torch.load(file, weights_only=True), options=options)
     assert_same(full_state(target), full_state(source), rtol=0, atol=0)
 
@@ -147,14 +150,11 @@ def mixed_precision(here: Rank) -> None:
     """Computing in bfloat16 gives what the uncompiled model gives under the same policy."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
     inputs = [own_part(here, batch) for batch in batches(here)]
-    plain, (compiled, _) = (
-        sharded(here, mp_policy=policy),
-        compiled_in_place(here, mp_policy=policy),
-    )
-    assert compiled(inputs[0]).dtype is torch.bfloat16
+    plain, compiled = sharded(here, mp_policy=policy), compiled_in_place(here, mp_policy=policy)[0]
     expected, losses = (train(model, model.parameters(), inputs) for model in (plain, compiled))
-    assert_same(losses, expected, rtol=1e-2, atol=1e-2)
-    assert_same(full_state(compiled), full_state(plain), rtol=1e-2, atol=1e-2)
+    assert losses[0].dtype is torch.bfloat16
+    assert_same(losses, expected, rtol=1e-2, atol=1e-3)
+    assert_same(full_state(compiled), full_state(plain), rtol=1e-2, atol=1e-3)
 
 
 def accumulated_gradients(here: Rank) -> None:

@@ -25,6 +25,8 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
+from thunder.errors import FallbackWarning
+
 ROOT = Path(__file__).resolve().parents[2]
 
 COLLECTIVE_SECONDS = 40.0
@@ -208,7 +210,7 @@ def main(arguments: Sequence[str]) -> None:
         timeout=timedelta(seconds=float(collective_seconds)),
         device_id=here.device if device == "cuda" else None,
     )
-    warnings.simplefilter("error", UserWarning)
+    warnings.simplefilter("error", FallbackWarning)
     program(here)
     dist.barrier()
     dist.destroy_process_group()
