@@ -51,6 +51,10 @@ class ExecutorError(ThunderError, RuntimeError):
     """An executor failed to claim, to compile, or to return what its region promises."""
 
 
+class UnrepeatableRunError(ExecutorError):
+    """A graph failed after it had communicated, so one rank alone cannot run it in another way."""
+
+
 class ReproducerError(ThunderError, RuntimeError):
     """A reproducer could not be written, verified or run."""
 

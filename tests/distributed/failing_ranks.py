@@ -6,6 +6,8 @@ import warnings
 from typing import Any
 
 import torch
+from torch import nn
+from torch.distributed._functional_collectives import all_reduce
 
 from tests.distributed.ddp_ranks import ddp, mean_over_ranks
 from tests.distributed.launching import Rank
@@ -64,3 +66,17 @@ def goes_on_on_all_ranks(here: Rank) -> None:
     losses = train(divided, divided.parameters(), inputs)
     assert_same(losses, expected_losses)
     assert_same(full_state(divided), expected_weights)
+
+
+def fails_after_communicating(here: Rank) -> None:
+    """The last rank fails between two collectives; to repeat the first would answer the second."""
+    warnings.simplefilter("default", FallbackWarning)
+    group = list(range(here.world_size))
+
+    def function(x):
+        y = nn.functional.gelu(all_reduce(x.sin(), "sum", group))
+        return all_reduce(y.cos(), "sum", group)
+
+    x = torch.arange(4.0, device=here.device) + here.number
+    f: Any = thunderfx(function, executors=executors_of(here), fullgraph=True)
+    f(x)

@@ -2,7 +2,7 @@
 
 The ways, in order: as asked for; by Inductor alone, without the user's transforms; op by op. A
 failure counts when compiling and in the first run, whose effects are undone before the next way
-is tried.
+is tried; what was sent to other ranks cannot be undone, and is the end of it.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import fx
 from torch._dynamo.exc import RestartAnalysis, SkipFrame
 
 from thunder.debug import DebugFlag, enabled
+from thunder.errors import UnrepeatableRunError
 from thunder.executors.base import AbstractFusionExecutor
 from thunder.executors.registry import get_executor
 from thunder.pipeline.check_trace import require_faithful_stages
@@ -194,7 +195,8 @@ class GuardedGraph:
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # the fence around the first run
-                if snapshot is None or not self._ways:
+                repeatable = not isinstance(error, UnrepeatableRunError)
+                if snapshot is None or not self._ways or not repeatable:
                     self._report("first run", self._way, error, None)
                     raise
                 inputs = snapshot.restore()

@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from thunder.errors import ExecutorError
+from thunder.errors import ExecutorError, UnrepeatableRunError
 from thunder.executors.grouping import is_write
+from thunder.trace.communication import communicates
 from thunder.trace.copying import output_values
 from thunder.trace.source_lines import source_line
 from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
@@ -90,8 +91,28 @@ def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
         ExecutorError: An operator or region raised, or returned something else than the graph
             promises; names it, its executor and the user's line.
     """
+    interpreter = _CheckedInterpreter(trace)
+    try:
+        return _run_whole_or_by_node(trace, run, inputs, interpreter)
+    except ExecutorError as error:
+        if interpreter.communicated:
+            raise UnrepeatableRunError(f"{error}\n{_UNREPEATABLE}") from error.__cause__
+        raise
+
+
+_UNREPEATABLE = (
+    "The graph had communicated with other ranks before, so this rank alone cannot run it in "
+    "another way, as on_failure='fallback' would. Leave out what failed, on all ranks: name other "
+    "executors=, or the operator in exclude_ops="
+)
+
+
+def _run_whole_or_by_node(
+    trace: TraceCtx, run: Run, inputs: list[Any], interpreter: _CheckedInterpreter
+) -> Sequence[Any]:
     whole = [node for node in trace.graph.nodes if isinstance(node.target, FusedRegion)]
     if len(whole) == 1 and not _runs_anything_else(trace.graph):
+        interpreter.note(whole[0])
         try:
             outputs = run(inputs)
         except torch.OutOfMemoryError:
@@ -102,7 +123,7 @@ def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
         return outputs
     arguments = tuple(inputs)
     inputs.clear()
-    return _CheckedInterpreter(trace).run(*arguments)
+    return interpreter.run(*arguments)
 
 
 class _CheckedInterpreter(fx.Interpreter):
@@ -112,8 +133,14 @@ class _CheckedInterpreter(fx.Interpreter):
         super().__init__(trace.graph_module, garbage_collect_values=True)
         self.trace = trace
         self.extra_traceback = False
+        self.communicated = False
+
+    def note(self, node: fx.Node) -> None:
+        """Notes that a node is about to run."""
+        self.communicated = self.communicated or communicates(node)
 
     def run_node(self, n: fx.Node) -> Any:
+        self.note(n)
         try:
             result = super().run_node(n)
         except torch.OutOfMemoryError:

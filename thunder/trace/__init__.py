@@ -8,6 +8,7 @@
 | `operators` | which module defines an operator |
 | `source_lines` | the user's line behind a node |
 | `tensor_spec` | one-line descriptions of values |
+| `communication` | which nodes talk to other ranks |
 | `targets` | fusion regions and claimed operators, which nodes call |
 | `liveness` | when values die |
 | `bound_symbol` | a read view for inspection |
