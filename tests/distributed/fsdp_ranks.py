@@ -57,9 +57,7 @@ def sharded_stand_ins(here: Rank) -> tuple[nn.Module, list[ThunderCompiler]]:
     return fully_shard(model, mesh=here.mesh()), backends
 
 
-def compiled_in_place(
-    here: Rank, **options: Any
-) -> tuple[nn.Module, list[ThunderCompiler]]:
+def compiled_in_place(here: Rank, **options: Any) -> tuple[nn.Module, list[ThunderCompiler]]:
     """Each layer is sharded, then compiled by `Module.compile`, by one compiler."""
     backend = ThunderCompiler(executors=here.executors)
     model: Any = make_net(here)

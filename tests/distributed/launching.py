@@ -55,9 +55,7 @@ class Rank:
 
     def mesh(self, *shape: int, names: tuple[str, ...] | None = None) -> DeviceMesh:
         """Returns a mesh of all ranks; one dimension unless said otherwise."""
-        return init_device_mesh(
-            self.device.type, shape or (self.world_size,), mesh_dim_names=names
-        )
+        return init_device_mesh(self.device.type, shape or (self.world_size,), mesh_dim_names=names)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -59,7 +59,10 @@ def a_stand_in(here: Rank) -> tuple[nn.Module, list[ThunderCompiler]]:
 
 def compiled_in_place(here: Rank) -> tuple[nn.Module, list[ThunderCompiler]]:
     """Divided, then compiled by `Module.compile`."""
-    model, backend = parallel(make_net(here), here.mesh()), ThunderCompiler(executors=here.executors)
+    model, backend = (
+        parallel(make_net(here), here.mesh()),
+        ThunderCompiler(executors=here.executors),
+    )
     model.compile(backend=backend)
     return model, [backend]
 
@@ -93,9 +96,7 @@ def sequence_parallel(here: Rank) -> None:
     mesh = here.mesh()
     plan = {
         "norm": SequenceParallel(sequence_dim=0),
-        "up": PrepareModuleInput(
-            input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),)
-        ),
+        "up": PrepareModuleInput(input_layouts=(Shard(0),), desired_input_layouts=(Replicate(),)),
         "down": RowwiseParallel(output_layouts=Shard(0), use_local_output=False),
     }
     for layer in model.layers:

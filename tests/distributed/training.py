@@ -112,9 +112,7 @@ def full_state(module: nn.Module, *, prefix: str = "") -> dict[str, torch.Tensor
     }
 
 
-def assert_same(
-    actual: Any, expected: Any, *, rtol: float = 1e-4, atol: float = 1e-5
-) -> None:
+def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-4, atol: float = 1e-5) -> None:
     """Compares tensors in lists and dictionaries, the order of the names included."""
     if isinstance(expected, dict):
         assert list(actual) == list(expected)
