@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+import thunder
 from tests.distributed.launching import Rank
 from tests.distributed.training import (
     assert_same,
@@ -133,3 +135,19 @@ def late_and_alone(here: Rank) -> None:
     assert_same(mean_over_ranks(losses), expected_losses)
     assert_same(full_state(stand_in), expected_weights)
     assert len(stand_in._backend.subgraph_infos) == (2 if is_last else 1)
+
+
+def one_verdict(here: Rank) -> None:
+    """All ranks run a graph by the entrant that the first to decide has chosen."""
+    os.environ["THUNDER_CACHE_DIR"] = str(here.folder / f"verdicts{here.number}")
+    stand_in: Any = thunderfx(make_net(here, width=WIDE), executors="auto", contest="full")
+    check_training(here, ddp(here, stand_in), stand_in, width=WIDE)
+    winners = [
+        (graph, verdict.winner)
+        for record in thunder.compile_stats(stand_in).compiles
+        for graph, verdict in record.verdicts.items()
+    ]
+    assert len(winners) > 1
+    of_all: list[Any] = [None] * here.world_size
+    dist.all_gather_object(of_all, winners)
+    assert all(found == winners for found in of_all), of_all

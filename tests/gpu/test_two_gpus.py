@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.distributed import (
-    ddp_ranks,
-    debug_ranks,
-    failing_ranks,
-    fsdp_ranks,
-    tensor_parallel_ranks,
-)
+from tests.distributed import ddp_ranks, failing_ranks, fsdp_ranks, tensor_parallel_ranks
 from tests.distributed.expectations import (
     assert_files_of_each_rank,
     assert_nothing_was_sent_twice,
@@ -55,4 +49,3 @@ def test_nothing_is_sent_twice(tmp_path):
 
 def test_files_of_each_rank(tmp_path):
     assert_files_of_each_rank(tmp_path, device="cuda", seconds=200)
-    assert debug_ranks.GRAPHS

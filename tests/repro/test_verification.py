@@ -74,6 +74,12 @@ CASES = {
         Status.CONFIRMED,
         "fails with NotImplementedError, in a fresh process",
     ),
+    "of a rank": (  # torch's hook puts the rank before each line
+        "import sys; sys.exit('[rank1]: Traceback:\\n[rank1]:   raise\\n[rank1]: ValueError: bad')",
+        Fails.like(ValueError("bad")),
+        Status.CONFIRMED,
+        "fails with ValueError: bad, in a fresh process",
+    ),
     "killed": (
         "import os; os.kill(os.getpid(), 11)",
         Passes(),

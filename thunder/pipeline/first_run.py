@@ -96,14 +96,18 @@ def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
         return _run_whole_or_by_node(trace, run, inputs, interpreter)
     except ExecutorError as error:
         if interpreter.communicated:
-            raise UnrepeatableRunError(f"{error}\n{_UNREPEATABLE}") from error.__cause__
+            advice = _ADVICE_ON_PEERS if interpreter.in_collective else _ADVICE
+            raise UnrepeatableRunError(f"{error}\n{advice}") from error.__cause__
         raise
 
 
-_UNREPEATABLE = (
+_ADVICE = (
     "The graph had communicated with other ranks before, so this rank alone cannot run it in "
     "another way, as on_failure='fallback' would. Leave out what failed, on all ranks: name other "
     "executors=, or the operator in exclude_ops="
+)
+_ADVICE_ON_PEERS = (
+    "It communicates with other ranks, of which one may have failed before: see what they report"
 )
 
 
@@ -134,9 +138,11 @@ class _CheckedInterpreter(fx.Interpreter):
         self.trace = trace
         self.extra_traceback = False
         self.communicated = False
+        self.in_collective = False
 
     def note(self, node: fx.Node) -> None:
         """Notes that a node is about to run."""
+        self.in_collective = communicates(node) and not isinstance(node.target, FusedRegion)
         self.communicated = self.communicated or communicates(node)
 
     def run_node(self, n: fx.Node) -> Any:

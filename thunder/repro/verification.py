@@ -294,10 +294,15 @@ def _signal_name(number: int) -> str:
 
 def _exceptions(output: str) -> Iterator[tuple[str, str]]:
     """Yields class and normalized message of each exception that tracebacks mention."""
-    for line in output.splitlines():
+    for line in map(_without_rank, output.splitlines()):
         found = re.match(r"\s*(?:[\w.]+\.)?([A-Za-z_]\w*)(?::\s*(.*))?$", line)
         if found and not line.startswith(" "):
             yield found[1], _normal(found[2] or "")
+
+
+def _without_rank(line: str) -> str:
+    """Takes off what torch puts before each line of a traceback where there are process groups."""
+    return re.sub(r"^\[rank\d+\]: ?", "", line)
 
 
 def _normal(text: str) -> str:

@@ -34,7 +34,8 @@ def communicates(node: fx.Node) -> bool:
     Example:
         >>> import torch
         >>> graph = torch.fx.Graph()
-        >>> communicates(graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),)))
+        >>> x = graph.placeholder("x")
+        >>> communicates(graph.call_function(torch.ops.aten.relu.default, (x,)))
         False
     """
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
