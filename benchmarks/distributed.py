@@ -42,7 +42,7 @@ from torch.nn.parallel import DistributedDataParallel
 from thunder import ThunderCompiler, thunderfx
 from thunder.environment import environment_report
 
-LLAMA = {
+LLAMA: dict[str, Any] = {
     "vocab_size": 32000,
     "hidden_size": 2048,
     "intermediate_size": 5632,

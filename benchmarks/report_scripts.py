@@ -32,7 +32,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from tests.zoo.models import MODELS
+from tests.zoo.cases import make_case
 from thunder.dynamo.report import save_thunderfx_repros
 from thunder.environment import environment_report
 
@@ -92,13 +92,13 @@ def write_scripts(name: str, folder: Path, *, benchmarks: bool) -> list[Path]:
     """Writes the scripts of a model's training step.
 
     Args:
-        name: The model, as `tests/zoo/models.py` calls it.
+        name: The model, by its type in transformers.
         folder: Where to.
         benchmarks: Whether to write benchmark scripts, too.
     """
     torch._dynamo.reset()
     torch.manual_seed(0)
-    case = MODELS[name]()
+    case = make_case(name)
     step = functools.partial(case.model.train(), **case.inputs)
     return save_thunderfx_repros(step, folder, use_benchmark=benchmarks)
 
@@ -145,7 +145,7 @@ def _problem(path: Path, arguments: Sequence[str]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--models", default=",".join(FAMILIES), help="names in tests/zoo/models.py")
+    parser.add_argument("--models", default=",".join(FAMILIES), help="types of transformers models")
     parser.add_argument("--check-consistency", action="store_true", help="compare with eager, too")
     parser.add_argument("--benchmarks", action="store_true", help="write benchmark scripts, too")
     parser.add_argument("--jobs", type=int, default=2, help="scripts that run at the same time")

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 from torch._inductor.utils import fresh_cache
 
-from tests.zoo.models import MODELS
+from tests.zoo.cases import make_case
 from thunder.dynamo.report import fx_report
 from thunder.environment import environment_report
 
@@ -64,11 +64,11 @@ def time_model(name: str, rounds: int) -> list[dict[str, float]]:
     """Returns the seconds of each contestant in each round but the first.
 
     Args:
-        name: The model, as `tests/zoo/models.py` calls it.
+        name: The model, by its type in transformers.
         rounds: How many rounds to keep.
     """
     torch.manual_seed(0)
-    case = MODELS[name]()
+    case = make_case(name)
     step = functools.partial(case.model.train(), **case.inputs)
 
     def compiled(**options: Any) -> None:
@@ -98,7 +98,7 @@ def _median(values: list[float]) -> str:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--models", default="llama,bert,t5", help="names in tests/zoo/models.py")
+    parser.add_argument("--models", default="llama,bert,t5", help="types of models in transformers")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--fail-above",
