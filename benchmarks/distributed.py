@@ -53,7 +53,7 @@ LLAMA: dict[str, Any] = {
     "max_position_embeddings": 4096,
     "use_cache": False,
 }
-TINY = LLAMA | {
+TINY: dict[str, Any] = LLAMA | {
     "vocab_size": 64,
     "hidden_size": 32,
     "intermediate_size": 64,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
-from torch import nn
+from torch import fx, nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.nn.parallel import DistributedDataParallel
 
 import thunder
@@ -24,6 +26,8 @@ from tests.distributed.training import (
     train,
 )
 from thunder import thunderfx
+from thunder.executors import AbstractFusionExecutor, register_executor
+from thunder.executors.base import RegionContext
 
 WIDE = 256
 """With so many features, the weights of a layer take 2 MiB: more than a bucket of 1 MiB."""
@@ -92,9 +96,9 @@ def checkpoints(here: Rank, compiled: Any) -> None:
         with torch.no_grad():
             for parameter in source.parameters():
                 parameter.add_(1)
-        dcp.save(source.state_dict(), checkpoint_id=folder)
+        save(source.state_dict(), checkpoint_id=folder)
         state = target.state_dict()
-        dcp.load(state, checkpoint_id=folder)
+        load(state, checkpoint_id=folder)
         target.load_state_dict(state)
         assert_same(full_state(target), full_state(source), rtol=0, atol=0)
         x = own_part(here, batches(here)[0])
@@ -137,8 +141,32 @@ def late_and_alone(here: Rank) -> None:
     assert len(stand_in._backend.subgraph_infos) == (2 if is_last else 1)
 
 
+class Uneven(AbstractFusionExecutor):
+    """Runs regions as they are, on the first rank slowly; that alone would never choose it."""
+
+    def __init__(self, rank: int) -> None:
+        self._seconds = 0.02 if rank == 0 else 0.0
+
+    @property
+    def name(self) -> str:
+        return "uneven"
+
+    def check(self, node: fx.Node) -> None:
+        return None
+
+    def compile(
+        self, graph_module: fx.GraphModule, example_inputs: Sequence[Any], context: RegionContext
+    ) -> Callable[..., Sequence[Any]]:
+        def run(*inputs: Any) -> Sequence[Any]:
+            time.sleep(self._seconds)
+            return graph_module(*inputs)
+
+        return run
+
+
 def one_verdict(here: Rank) -> None:
     """All ranks run a graph by the entrant that the first to decide has chosen."""
+    register_executor(Uneven(here.number), enter_contest=True)
     os.environ["THUNDER_CACHE_DIR"] = str(here.folder / f"verdicts{here.number}")
     stand_in: Any = thunderfx(make_net(here, width=WIDE), executors="auto", contest="full")
     check_training(here, ddp(here, stand_in), stand_in, width=WIDE)

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
     StateDictOptions,
     get_model_state_dict,
     set_model_state_dict,
 )
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
 from tests.distributed.ddp_ranks import mean_over_ranks
@@ -109,15 +110,15 @@ def checkpoints(here: Rank) -> None:
         whole_file(here, source, target, number)
         change(source)
         folder = here.folder / f"distributed{number}"
-        dcp.save(source.state_dict(), checkpoint_id=folder)
+        save(source.state_dict(), checkpoint_id=folder)
         state = target.state_dict()
-        dcp.load(state, checkpoint_id=folder)
+        load(state, checkpoint_id=folder)
         target.load_state_dict(state)
         assert_same(full_state(target), full_state(source), rtol=0, atol=0)
         assert_same(target(x), source(x))
         alone = make_net(here)
         state = alone.state_dict()
-        dcp.load(state, checkpoint_id=folder)
+        load(state, checkpoint_id=folder)
         alone.load_state_dict(state)
         assert_same(alone(x), source(x))
         for model in (source, target):

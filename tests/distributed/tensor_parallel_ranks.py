@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import nn
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
@@ -24,6 +25,7 @@ from tests.distributed.launching import Rank
 from tests.distributed.training import (
     assert_same,
     batches,
+    full,
     full_state,
     make_net,
     reference_training,
@@ -128,10 +130,10 @@ def checkpoints(here: Rank) -> None:
         assert_same(target(x), source(x))
         change(source)
         folder = here.folder / f"distributed{number}"
-        dcp.save(source.state_dict(), checkpoint_id=folder)
+        save(source.state_dict(), checkpoint_id=folder)
         for loads in (target, make_net(here)):
             state = loads.state_dict()
-            dcp.load(state, checkpoint_id=folder)
+            load(state, checkpoint_id=folder)
             loads.load_state_dict(state)
             assert_same(full_state(loads), full_state(source), rtol=0, atol=0)
             assert_same(loads(x), source(x))
@@ -154,7 +156,7 @@ def distributed_tensors_in_a_function(here: Rank) -> None:
         y = (x @ w).redistribute(placements=[Replicate()])
         return y.softmax(-1).redistribute(placements=[Shard(0)]) * 2
 
-    results = []
+    results: list[Any] = []
     for f in (function, thunderfx(function, executors=here.executors)):
         inputs = [
             distribute_tensor(tensor, mesh, [placement]).requires_grad_()
@@ -162,7 +164,7 @@ def distributed_tensors_in_a_function(here: Rank) -> None:
         ]
         y = f(*inputs)
         gradients = torch.autograd.grad(y.square().sum(), inputs)
-        results.append([value.full_tensor() for value in (y, *gradients)])
+        results.append([full(value) for value in (y, *gradients)])
         assert y.placements == (Shard(0),)
     assert_same(*results)
 
