@@ -29,7 +29,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+import torch.multiprocessing.spawn as processes
 import transformers
 from rich.console import Console
 from rich.table import Table
@@ -186,7 +186,7 @@ def main() -> int:
     found: dict[str, list[dict[str, Any]]] = {}
     for strategy in options.strategies:
         with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(run_rank, (strategy, options, folder), nprocs=options.ranks)
+            processes.spawn(run_rank, (strategy, options, folder), nprocs=options.ranks)
             found[strategy] = [
                 json.loads((Path(folder) / f"rank{rank}.json").read_text())
                 for rank in range(options.ranks)

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torch import fx
 
-from thunder.trace.targets import FusedRegion
+from thunder.trace.targets import ClaimedOperator, FusedRegion
 
 _NAMESPACES = frozenset(
     {
@@ -47,6 +47,8 @@ def _is_collective(node: fx.Node) -> bool:
     match node.target:
         case torch._ops.OpOverload():
             return node.target.namespace in _NAMESPACES
+        case ClaimedOperator():
+            return node.target.operator.namespace in _NAMESPACES
         case FusedRegion():
             return any(map(_is_collective, node.target.graph_module.graph.nodes))
         case _:
