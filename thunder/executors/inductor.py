@@ -41,9 +41,10 @@ class InductorExecutor(AbstractFusionExecutor):
         if context.whole_graph:
             with region_of_its_own():
                 return compile_fx_inner(graph_module, example_inputs, **context.aot_arguments)
+        _distinguish(graph_module)
         visible = list(range(len(output_values(graph_module.graph))))
         graph_module.graph.output_node().meta["user_visible_output_idxs"] = visible
-        with _strides_of_the_whole_graph_untouched(), region_of_its_own():
+        with _facts_of_the_whole_graph_set_aside(), region_of_its_own():
             return compile_fx_inner(
                 graph_module,
                 example_inputs,
@@ -58,15 +59,36 @@ class InductorExecutor(AbstractFusionExecutor):
         return with_origins(compiled, code) if isinstance(code, str) and code else None
 
 
+def _distinguish(graph_module: fx.GraphModule) -> None:
+    """Gives a region code that no whole graph has.
+
+    Inductor's cache goes by the code. It does not ask which inputs may be overwritten, and would
+    give a region what it compiled for the backward graph of another program that reads the same.
+    """
+    first = next(iter(graph_module.graph.nodes))
+    first.name = f"region_{first.name}"
+    graph_module.recompile()
+
+
 @contextlib.contextmanager
-def _strides_of_the_whole_graph_untouched() -> Iterator[None]:
-    """Keeps Inductor from reporting a region's output strides as those of the whole graph."""
+def _facts_of_the_whole_graph_set_aside() -> Iterator[None]:
+    """Keeps Inductor from mixing up a region with the graph that it is a part of.
+
+    The tracing context says which inputs of the backward graph may be overwritten, by position,
+    and is told the strides of the graph's outputs. Neither is true of a region's.
+    """
     context = TracingContext.try_get()
     if context is None:
         yield
         return
+    metadata: Any = context.fw_metadata
+    donated = None if metadata is None else metadata.bw_donated_idxs
     reported, context.output_strides = context.output_strides, None
+    if metadata is not None:
+        metadata.bw_donated_idxs = None
     try:
         yield
     finally:
         context.output_strides = reported
+        if metadata is not None:
+            metadata.bw_donated_idxs = donated
