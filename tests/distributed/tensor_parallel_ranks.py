@@ -41,9 +41,9 @@ def around_and_inside(here: Rank) -> None:
         check_training(here, model)
         graphs = [len(backend.subgraph_infos) for backend in backends]
         assert all(graphs), (compose.__name__, graphs)
-    sequence_parallel(here)
-    checkpoints(here)
-    distributed_tensors_in_a_function(here)
+        torch._dynamo.reset()  # or the limit of recompiles of one forward would be reached
+    for check in (sequence_parallel, checkpoints, distributed_tensors_in_a_function):
+        check(here)
 
 
 def parallel(model: Any, mesh: DeviceMesh) -> Any:

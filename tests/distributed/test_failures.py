@@ -17,11 +17,13 @@ def test_one_rank_raises(tmp_path):
     assert_one_rank_raised(tmp_path)
 
 
+@pytest.mark.slow
 def test_nothing_is_sent_twice(tmp_path):
-    """With one rank falling back, the others would get an answer to another question."""
+    """test_first_run.py has the quick part, in one process."""
     assert_nothing_was_sent_twice(tmp_path)
 
 
+@pytest.mark.slow
 def test_one_rank_falls_back(tmp_path):
     run_ranks(failing_ranks.goes_on_on_all_ranks, tmp_path)
 
