@@ -79,5 +79,5 @@ def fails_after_communicating(here: Rank) -> None:
 
     x = torch.arange(4.0, device=here.device) + here.number
     f: Any = thunderfx(function, executors=executors_of(here), fullgraph=True)
-    f(x)
+    f(x).sum().item()  # waits for the device
     print("went on")

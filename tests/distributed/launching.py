@@ -206,7 +206,6 @@ def main(arguments: Sequence[str]) -> None:
         rank=here.number,
         world_size=here.world_size,
         timeout=timedelta(seconds=float(collective_seconds)),
-        device_id=here.device if device == "cuda" else None,
     )
     warnings.simplefilter("error", FallbackWarning)
     program(here)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.distributed import ddp_ranks, failing_ranks, fsdp_ranks, tensor_parallel_ranks
+from tests.distributed import (
+    ddp_ranks,
+    failing_ranks,
+    fsdp_ranks,
+    tensor_parallel_ranks,
+    variant_ranks,
+)
 from tests.distributed.expectations import (
     assert_files_of_each_rank,
     assert_nothing_was_sent_twice,
@@ -23,13 +29,14 @@ PROGRAMS = [
     ddp_ranks.one_verdict,
     fsdp_ranks.around_and_inside,
     tensor_parallel_ranks.around_and_inside,
+    variant_ranks.variants,
     failing_ranks.goes_on_on_all_ranks,
 ]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: f"{p.__module__}:{p.__name__}")
 def test_programs(program, tmp_path):
-    run_ranks(program, tmp_path, device="cuda", seconds=280)
+    run_ranks(program, tmp_path, device="cuda", seconds=280, collective_seconds=120)
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 4, reason="needs four GPUs")
