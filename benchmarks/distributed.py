@@ -29,14 +29,15 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing.spawn as processes
 import transformers
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from thunder import ThunderCompiler, thunderfx
@@ -105,8 +106,13 @@ class Training:
         before = self._allocated()
         model, inputs = STRATEGIES[strategy](compiler, options, self._device)
         self._model, self._inputs = model, inputs
+        # One fused kernel cannot take distributed and plain tensors together.
+        groups = [
+            [p for p in model.parameters() if isinstance(p, DTensor) is distributed]
+            for distributed in (False, True)
+        ]
         self._optimizer = torch.optim.AdamW(
-            model.parameters(), lr=1e-4, fused=self._device.type == "cuda"
+            [{"params": group} for group in groups if group], lr=1e-4, fused=True
         )
         self.peak_bytes = 0
         started = self._now()
@@ -186,7 +192,7 @@ def main() -> int:
     found: dict[str, list[dict[str, Any]]] = {}
     for strategy in options.strategies:
         with tempfile.TemporaryDirectory() as folder:
-            processes.spawn(run_rank, (strategy, options, folder), nprocs=options.ranks)
+            spawn(run_rank, (strategy, options, folder), nprocs=options.ranks)
             found[strategy] = [
                 json.loads((Path(folder) / f"rank{rank}.json").read_text())
                 for rank in range(options.ranks)
@@ -201,6 +207,8 @@ def run_rank(rank: int, strategy: str, options: argparse.Namespace, folder: str)
     """Measures all compilers on one rank and writes what it found into the folder."""
     if options.device == "cuda":
         torch.cuda.set_device(rank)
+    else:
+        torch.set_num_threads(1)  # the ranks share the cores
     dist.init_process_group(
         "nccl" if options.device == "cuda" else "gloo",
         init_method=f"file://{folder}/store",
