@@ -174,7 +174,7 @@ def environment_report() -> EnvironmentReport:
         python=f"{platform.python_implementation()} {platform.python_version()}",
         cuda=torch.version.cuda or "none",
         devices=_cuda_devices(),
-        nvfuser=_nvfuser_version(),
+        nvfuser=nvfuser_version(),
         triton=distribution_version("triton"),
         transformers=distribution_version("transformers"),
         numpy=distribution_version("numpy"),
@@ -194,7 +194,8 @@ def distribution_version(name: str) -> str:
         return ABSENT
 
 
-def _nvfuser_version() -> str:
+def nvfuser_version() -> str:
+    """Returns distribution and version behind `nvfuser_direct`, or a note that it is absent."""
     if importlib.util.find_spec("nvfuser_direct") is None:
         return ABSENT
     # The distribution's name says for which CUDA and torch it was built, so it is looked up.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import time
 
 import pytest
 import torch
@@ -23,9 +24,12 @@ SIZE = 192
 class Remembering(AbstractFusionExecutor):
     """Runs a region once and returns copies of what came out: faster than any computation."""
 
-    def __init__(self, name="remembering", change=lambda values: values):
+    version = "1"
+
+    def __init__(self, name="remembering", change=lambda values: values, spoil=lambda inputs: None):
         self._name = name
         self._change = change
+        self._spoil = spoil
         self.compiled = 0
 
     @property
@@ -42,6 +46,7 @@ class Remembering(AbstractFusionExecutor):
         def run(*inputs):
             if not known:
                 known["results"] = self._change(graph_module(*inputs))
+            self._spoil(inputs)
             return [value.clone() for value in known["results"]]
 
         return run
@@ -141,6 +146,78 @@ def test_a_fast_entrant_that_is_not_correct_is_rejected(enter, change, reason):
     assert verdict.winner == "inductor" and list(verdict.milliseconds) == ["inductor"]
     assert reason in verdict.rejected["remembering"]
     assert "remembering: " in str(thunder.last_traces(f)[-1]).split("def ")[0]
+
+
+def test_an_entrant_that_leaves_another_random_state_is_rejected(enter):
+    enter(Remembering(spoil=lambda inputs: torch.rand(1)))
+    f = jit(slow, contest="full")
+    with torch.no_grad():
+        f(torch.rand(SIZE, SIZE))
+    assert verdicts(f)[0].rejected == {"remembering": "leaves another random state behind"}
+
+
+def test_a_backward_that_writes_to_the_users_gradient_is_rejected(enter):
+    """Only saved values that nobody else reads may be overwritten."""
+    enter(Remembering(spoil=lambda inputs: [x.zero_() for x in inputs if x.shape == (SIZE, 2)]))
+    x = torch.rand(SIZE, SIZE, requires_grad=True)
+    slope = torch.ones(SIZE, 2)
+    f = thunderfx(lambda x: slow(x)[:, :2].contiguous(), contest="full")
+    f(x).backward(slope)
+    assert torch.equal(slope, torch.ones(SIZE, 2))
+    (record,) = thunder.compile_stats(f).compiles
+    backward = record.verdicts["thunder_0 backward"]
+    assert "inputs afterwards" in backward.rejected["remembering"]
+
+
+def test_a_verdict_ends_with_the_version_of_an_executor(enter, tmp_path):
+    """An executor that was changed is judged again."""
+    executor = enter(Remembering())
+    x = torch.rand(SIZE, SIZE)
+    with torch.no_grad():
+        jit(slow, contest="full")(x)
+        executor.version = "2"
+        executor._change = lambda values: [value * 2 for value in values]
+        f = jit(lambda x: slow(x), contest="full")
+        torch.testing.assert_close(f(x), slow(x))
+    assert "is not accurate" in verdicts(f)[0].rejected["remembering"]
+    assert len(cached_files(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("why", ["no version", "a failure"])
+def test_what_may_not_last_is_not_kept(enter, tmp_path, why):
+    executor = enter(Remembering())
+    if why == "no version":
+        executor.version = None
+    else:
+        executor._change = lambda values: 1 / 0
+    f = jit(slow, contest="full")
+    with torch.no_grad():
+        f(torch.rand(SIZE, SIZE))
+    assert len(verdicts(f)) == 1 and cached_files(tmp_path) == []
+
+
+def test_an_entrant_without_hope_is_timed_once(enter):
+    runs = []
+    enter(Remembering(spoil=lambda inputs: [runs.append(1), time.sleep(0.2)]))
+    f = jit(slow, contest="full")
+    with torch.no_grad():
+        f(torch.rand(SIZE, SIZE))
+    assert verdicts(f)[0].winner == "inductor" and len(runs) == 3  # layouts, values, time
+
+
+def test_a_table_of_operators_may_enter(enter):
+    calls = []
+
+    def counted(x):
+        calls.append(1)
+        return torch.tanh(x)
+
+    enter(OperatorExecutor("table", {"aten.tanh": counted}))
+    f = jit(lambda x: slow(x).tanh(), contest="full")
+    x = torch.rand(SIZE, SIZE)
+    with torch.no_grad():
+        torch.testing.assert_close(f(x), slow(x).tanh())
+    assert calls and {*verdicts(f)[0].milliseconds} == {"inductor", "table"}
 
 
 def test_each_direction_is_decided_and_gradients_are_right(enter):

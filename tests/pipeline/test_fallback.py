@@ -113,9 +113,64 @@ def test_a_failing_transform_is_named_and_left_out():
         raise ValueError("no")
 
     backend = ThunderCompiler(executors=["aten"], transforms=[bad])
-    with pytest.warns(FallbackWarning, match="transform 'bad' failed"):
+    with pytest.warns(FallbackWarning, match="transform 'bad' failed") as caught:
         got = run(torch.compile(function, backend=backend))
+    assert len(caught) == 1  # the backward graph failed for the same reason
     torch.testing.assert_close(got, run(function))
+
+
+def insert_after(target, operator, *arguments):
+    """Returns a transform that puts an operator between a node and those that use it."""
+
+    def changes(graph_module):
+        for node in list(graph_module.graph.nodes):
+            if node.target is target:
+                with graph_module.graph.inserting_after(node):
+                    new = graph_module.graph.call_function(operator, (node, *arguments))
+                node.replace_all_uses_with(
+                    new, delete_user_cb=lambda user, new=new: user is not new
+                )
+
+    return changes
+
+
+ATEN = torch.ops.aten
+
+
+@pytest.mark.parametrize("executors", [["aten"], ["inductor"]], ids=["aten", "inductor"])
+@pytest.mark.parametrize(
+    "transform",
+    [
+        insert_after(ATEN.sin.default, ATEN.slice.Tensor, 0, 0, 1),
+        insert_after(ATEN.sin.default, ATEN.unsqueeze.default, 0),
+        insert_after(ATEN.cos.default, ATEN.unsqueeze.default, 0),
+        insert_after(ATEN.mul.Tensor, torch.ops.prims.convert_element_type.default, torch.float64),
+    ],
+    ids=["shape", "rank", "backward", "dtype"],
+)
+def test_a_transform_that_changes_what_is_returned_is_left_out(transform, executors, monkeypatch):
+    def function(x):
+        return torch.sin(x) * 3
+
+    monkeypatch.setenv("THUNDER_REPRODUCERS", "off")
+    x = torch.linspace(0, 1, 4).requires_grad_()
+    backend = ThunderCompiler(executors=executors, transforms=[transform])
+    f = torch.compile(function, backend=backend)
+    with pytest.warns(FallbackWarning, match="AOTAutograd promised|the graph promises|failed"):
+        got = f(x)
+        (gradient,) = torch.autograd.grad(got.sum(), x)
+    torch.testing.assert_close(got, function(x))
+    torch.testing.assert_close(gradient, torch.cos(x) * 3)
+
+
+def test_raise_says_what_a_transform_changed():
+    transform = insert_after(ATEN.sin.default, ATEN.slice.Tensor, 0, 0, 1)
+    backend = ThunderCompiler(executors=["aten"], transforms=[transform], on_failure="raise")
+    with pytest.raises(
+        Exception,
+        match=r"returned cpu f32\[1\] as output 0, and AOTAutograd promised cpu f32\[4\]",
+    ):
+        run(torch.compile(lambda x, buffer: torch.sin(x) * 3, backend=backend))
 
 
 def test_nothing_is_warned_of_when_nothing_fails():

@@ -60,6 +60,7 @@ def test_donated_inputs_may_be_written_to_by_the_judged_program_alone():
     inputs = [torch.ones(2)]
     plain = _program(lambda x: x + 1)
     assert not judge_run(plain, _program(overwrites), inputs).accurate
-    assert judge_run(plain, _program(overwrites), inputs, donated=True).accurate
+    assert judge_run(plain, _program(overwrites), inputs, donated=[0]).accurate
+    assert not judge_run(plain, _program(overwrites), inputs, donated=[1]).accurate
     written = _program(overwrites)
-    assert not judge_run(written, plain, inputs, donated=True).accurate
+    assert not judge_run(written, plain, inputs, donated=[0]).accurate

@@ -32,7 +32,7 @@ from thunder.trace.copying import output_values
 from thunder.trace.float64 import RandomDraws, run_in_float64
 from thunder.trace.source_lines import SourceLine, source_line
 from thunder.trace.targets import ClaimedOperator, FusedRegion
-from thunder.trace.trace import Direction, TraceCtx
+from thunder.trace.trace import TraceCtx
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -158,7 +158,8 @@ class _Walk(fx.Interpreter):
         super().__init__(trace.graph_module)
         self.extra_traceback = False
         self.place: Place | None = None
-        self._donated = trace.direction is Direction.BACKWARD
+        inputs = trace.graph.find_nodes(op="placeholder")
+        self._donated = {inputs[position] for position in trace.donated}
         self._compile_piece = compile_piece
 
     def run_node(self, n: fx.Node) -> Any:
@@ -175,7 +176,8 @@ class _Walk(fx.Interpreter):
         target: Any = node.target
         with random_state_kept():
             programs = _program(plain, kwargs), _program(target, kwargs)
-            verdict = judge_run(*programs, args, donated=self._donated)
+            donated = [i for i, source in enumerate(node.args) if source in self._donated]
+            verdict = judge_run(*programs, args, donated=donated)
             if verdict.accurate:
                 return
             if isinstance(target, FusedRegion):

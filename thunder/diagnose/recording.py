@@ -6,7 +6,7 @@ gives it: one wrong result does not make everything after it look wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -22,7 +22,7 @@ from thunder.dynamo.support import find_unsupported
 from thunder.executors.registry import get_executor
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.judged_run import copy_values, random_state_kept
-from thunder.pipeline.lowering import lower_graph
+from thunder.pipeline.lowering import GraphRequest, lower_graph
 from thunder.pipeline.options import CompileOptions
 from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
@@ -171,15 +171,8 @@ class RecordingBackend:
     def _compile(
         self, graph: RecordedGraph, graph_module: fx.GraphModule, example_inputs: Sequence[Any]
     ) -> Callable[..., Any]:
-        def compile_graph(
-            graph_module: fx.GraphModule,
-            example_inputs: Sequence[Any],
-            direction: Direction,
-            aot_arguments: Mapping[str, Any],
-        ) -> Callable[[list[Any]], Sequence[Any]]:
-            lowered = lower_graph(
-                graph_module, example_inputs, direction, aot_arguments, graph.options
-            )
+        def compile_graph(request: GraphRequest) -> Callable[[list[Any]], Sequence[Any]]:
+            lowered = lower_graph(request, graph.options)
             call = RecordedCall(traces=lowered.traces)
             graph.calls.append(call)
             return self._eager_runner(call)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import final
 
+import torch
 from torch import fx
 
 from thunder.executors.base import AbstractExecutor, Refusal
@@ -17,6 +18,11 @@ class AtenExecutor(AbstractExecutor):
     def name(self) -> str:
         """`"aten"`."""
         return "aten"
+
+    @property
+    def version(self) -> str:
+        """That of torch."""
+        return str(torch.__version__)
 
     def check(self, node: fx.Node) -> Refusal | None:
         """Accepts every node."""

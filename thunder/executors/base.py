@@ -56,6 +56,14 @@ class AbstractExecutor(abc.ABC):
     def name(self) -> str:
         """The name by which users ask for it, and the stem of its fusions' names."""
 
+    @property
+    def version(self) -> str | None:
+        """What changes whenever its code may; None when nobody can say.
+
+        What a contest finds out is kept for later processes only where this says for how long.
+        """
+        return None
+
     @abc.abstractmethod
     def check(self, node: fx.Node) -> Refusal | None:
         """Decides whether this executor can run `node` (a `call_function` of an ATen graph).

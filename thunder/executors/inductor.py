@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, final
 
+import torch
 from torch import fx
 from torch._guards import TracingContext
 from torch._inductor.compile_fx import compile_fx_inner
@@ -28,6 +29,11 @@ class InductorExecutor(AbstractFusionExecutor):
     def name(self) -> str:
         """`"inductor"`."""
         return "inductor"
+
+    @property
+    def version(self) -> str:
+        """That of torch."""
+        return str(torch.__version__)
 
     def check(self, node: fx.Node) -> Refusal | None:
         """Accepts every node: Inductor falls back to ATen by itself where it must."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Sequence
 
+from torch._inductor.decomposition import decompositions
+
 from thunder.errors import OptionError, nearest
 from thunder.executors.base import AbstractExecutor
 
@@ -41,10 +43,11 @@ def register_executor(
     owner = _registered.get(executor.name, _BUILT_IN.get(executor.name))
     if owner is not None and owner is not executor:
         raise OptionError(f"the executor name {executor.name!r} is taken by {owner!r}")
-    if enter_contest and (kept := executor.undecomposed_ops()):
+    kept = [op for op in executor.undecomposed_ops() if op in decompositions]
+    if enter_contest and kept:
         raise OptionError(
-            f"{executor.name!r} cannot enter the contest: it takes operators that Inductor wants "
-            f"decomposed, such as {kept[0]}. Ask for it with executors=[{executor.name!r}]"
+            f"{executor.name!r} cannot enter the contest: it takes operators that Inductor "
+            f"decomposes, such as {kept[0]}. Ask for it with executors=[{executor.name!r}]"
         )
     _registered[executor.name] = executor
     if enter_contest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import fx
@@ -19,23 +19,13 @@ from torch._functorch import config as functorch_config
 from torch._functorch.partitioners import default_partition
 from torch._inductor.compile_fx import compile_fx, graph_returns_tuple, make_graph_return_tuple
 from torch._inductor.decomposition import select_decomp_table
+from torch._inductor.utils import get_donated_idxs
 
+from thunder.pipeline.lowering import GraphRequest
 from thunder.trace.trace import Direction
 
-
-class GraphCompiler(Protocol):
-    """Compiles one ATen graph."""
-
-    def __call__(
-        self,
-        graph_module: fx.GraphModule,
-        example_inputs: Sequence[Any],
-        direction: Direction,
-        aot_arguments: Mapping[str, Any],
-        /,
-    ) -> Callable[[list[Any]], Sequence[Any]]:
-        """Returns the compiled graph: takes one list of inputs, which it may clear."""
-        ...
+GraphCompiler = Callable[[GraphRequest], Callable[[list[Any]], Sequence[Any]]]
+"""Compiles one ATen graph; the result takes one list of inputs, which it may clear."""
 
 
 def compile_with_inductor_passes(
@@ -63,7 +53,17 @@ def compile_with_inductor_passes(
     def inner_compile(
         aten: fx.GraphModule, inputs: Sequence[Any], **aot_arguments: Any
     ) -> Callable[[list[Any]], Sequence[Any]]:
-        return compile_graph(aten, inputs, _direction(aot_arguments), aot_arguments)
+        direction = _direction(aot_arguments)
+        is_backward = direction is Direction.BACKWARD
+        return compile_graph(
+            GraphRequest(
+                graph_module=aten,
+                example_inputs=inputs,
+                direction=direction,
+                aot_arguments=aot_arguments,
+                donated=frozenset(get_donated_idxs() or ()) if is_backward else frozenset(),
+            )
+        )
 
     decompositions = None
     if undecomposed:
@@ -118,7 +118,11 @@ def compile_op_by_op(
     """
 
     def compiler(direction: Direction) -> Callable[..., Any]:
-        return lambda aten, inputs: compile_graph(aten, inputs, direction, {})
+        return lambda aten, inputs: compile_graph(
+            GraphRequest(
+                graph_module=aten, example_inputs=inputs, direction=direction, aot_arguments={}
+            )
+        )
 
     return aot_autograd(
         fw_compiler=compiler(Direction.FORWARD),

@@ -80,8 +80,7 @@ def check_stages(traces: Sequence[TraceCtx], inputs: Sequence[Any]) -> StageChec
             passes.append(stage.provenance.pass_name)
             # Compiled code does not run in float64, so the last stage that is plain stands in.
             plain = next(t for t in reversed(traces[: traces.index(stage)]) if is_plain(t))
-            donated = stage.direction is Direction.BACKWARD
-            verdict = judge_run(_program(plain), _program(stage), inputs, donated=donated)
+            verdict = judge_run(_program(plain), _program(stage), inputs, donated=stage.donated)
             if not verdict.accurate:
                 return StageCheck(
                     direction=stage.direction,

@@ -3,12 +3,13 @@
 Forward and backward are graphs of their own with fixed inputs and outputs, so each is decided by
 itself. With `contest="full"` every entrant is compiled at the first run, judged against ATen op by
 op, and timed on copies of the inputs of that run; `"cached"` uses verdicts that are known, and
-`"off"` none. A graph without a verdict runs as the first entrant does it: Inductor, as
-`torch.compile` would.
+`"off"` none. Verdicts are kept where all entrants have a version and none failed. A graph without
+a verdict runs as the first entrant does it: Inductor, as `torch.compile` would.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,14 +27,20 @@ from thunder.pipeline.first_run import Run, written_inputs
 from thunder.pipeline.graph_key import graph_key
 from thunder.pipeline.judged_run import (
     Program,
+    RandomState,
     call_results,
     copy_values,
     judge_run,
     random_state_kept,
 )
-from thunder.pipeline.lowering import LoweredGraph
+from thunder.pipeline.lowering import GraphRequest, LoweredGraph
 from thunder.pipeline.options import CompileOptions
-from thunder.pipeline.verdicts import ContestVerdict, keep_verdict, known_verdict
+from thunder.pipeline.verdicts import (
+    ContestVerdict,
+    agreed_verdict,
+    keep_verdict,
+    known_verdict,
+)
 from thunder.trace.trace import Direction
 
 MARGIN = 0.02
@@ -51,44 +58,59 @@ _REPEATABLE = ("aten", "prims")
 """Namespaces of operators that do nothing but compute; running a collective or an operator of the
 user's more often than the program does could hang or change it."""
 
+_HOPELESS = 5.0
+"""How many times slower than the fastest so far an entrant is not timed again."""
+
 Lower = Callable[[CompileOptions], LoweredGraph]
+
+
+def contest_over(request: GraphRequest, options: CompileOptions) -> Contest | None:
+    """Returns the contest over a graph; None where there is nothing to decide.
+
+    Args:
+        request: The graph.
+        options: The user's options.
+    """
+    if options.requested_executors != "auto" or options.contest == "off":
+        return None
+    entrants = _entrants(request.graph_module, options)
+    return Contest(request, options, entrants) if len(entrants) > 1 else None
 
 
 @final
 class Contest:
-    """The contest over one graph.
+    """A contest over one graph.
 
     Attributes:
         verdict: The verdict, once there is one.
     """
 
     def __init__(
-        self, graph_module: fx.GraphModule, direction: Direction, options: CompileOptions
+        self, request: GraphRequest, options: CompileOptions, entrants: Sequence[Entrant]
     ) -> None:
         """Looks for a known verdict.
 
         Args:
-            graph_module: The ATen graph.
-            direction: Which way it runs.
+            request: The graph.
             options: The user's options.
+            entrants: Two or more, the one that needs no contest first.
         """
-        self.verdict: ContestVerdict | None = None
         self._options = options
-        self._is_backward = direction is Direction.BACKWARD
-        self._entrants: dict[str, Entrant] = {}
-        entrants = _entrants(graph_module, options)
-        if len(entrants) < 2:
-            return
         self._entrants = {entrant.name: entrant for entrant in entrants}
-        self._written = written_inputs(graph_module.graph)
-        names = list(self._entrants)
-        self._key = graph_key(graph_module, names, options.inductor_config)
-        self.verdict = known_verdict(self._key, names, binding=options.contest == "cached")
+        self._donated = request.donated
+        self._is_backward = request.direction is Direction.BACKWARD
+        self._written = written_inputs(request.graph_module.graph)
+        versions = [f"{one.name} {one.executors[0].version}" for one in entrants]
+        self._key = graph_key(request.graph_module, versions, options.inductor_config)
+        self._may_be_kept = all(one.executors[0].version is not None for one in entrants)
+        self.verdict: ContestVerdict | None = known_verdict(
+            self._key, list(self._entrants), binding=options.contest == "cached"
+        )
 
     @property
     def is_open(self) -> bool:
         """Whether the first run has to decide it."""
-        return bool(self._entrants) and self.verdict is None and self._options.contest == "full"
+        return self.verdict is None and self._options.contest == "full"
 
     @property
     def options(self) -> CompileOptions:
@@ -112,6 +134,7 @@ class Contest:
         if not _affordable(inputs):
             return first
         admitted, rejected = {next(iter(self._entrants)): first}, dict[str, str]()
+        is_lasting = self._may_be_kept
         with random_state_kept():
             plain = lower(self._with((get_executor("aten"),)))
             for entrant in list(self._entrants.values())[1:]:
@@ -120,32 +143,36 @@ class Contest:
                     objection = self._objection(lowered, first, plain, inputs)
                 except Exception as error:  # noqa: BLE001 - the fence around what is on trial
                     objection = f"failed ({type(error).__name__}: {_first_line(error)})"
+                    is_lasting = False  # such as for want of memory
                 else:
                     admitted[entrant.name] = lowered
                 if objection:
                     admitted.pop(entrant.name, None)
                     rejected[entrant.name] = objection
             times = self._times({name: one.run for name, one in admitted.items()}, inputs)
-        self.verdict = keep_verdict(
-            self._key,
-            ContestVerdict(winner=_winner(times), milliseconds=times, rejected=rejected),
-        )
+        verdict = ContestVerdict(winner=_winner(times), milliseconds=times, rejected=rejected)
+        self.verdict = agreed_verdict(self._key, verdict)
+        if is_lasting and self.verdict is verdict:
+            keep_verdict(self._key, verdict)
         return admitted.get(self.verdict.winner, first)
 
     def _objection(
         self, lowered: LoweredGraph, first: LoweredGraph, plain: LoweredGraph, inputs: Sequence[Any]
     ) -> str:
         """Returns why an entrant may not run the graph; nothing when it may."""
-        wanted, found = (_layouts(one.run(copy_values(list(inputs)))) for one in (first, lowered))
+        wanted, state = _run_on_copies(first.run, inputs)
+        found, other_state = _run_on_copies(lowered.run, inputs)
         if wanted != found:
             return "returns another memory layout than the other graph was compiled for"
+        if not state.equals(other_state):
+            return "leaves another random state behind"
         verdict = judge_run(
-            _program(plain.run), _program(lowered.run), inputs, donated=self._is_backward
+            _program(plain.run), _program(lowered.run), inputs, donated=self._donated
         )
         return "" if verdict.accurate else f"is not accurate ({verdict.wrong[0]})"
 
     def _times(self, runs: Mapping[str, Run], inputs: Sequence[Any]) -> dict[str, float]:
-        """Returns the median milliseconds of each, run in turns.
+        """Returns the median milliseconds of each, run in turns; of the hopeless, one run's.
 
         torch's benchmarkers cannot give each run fresh inputs, which graphs need that write to
         theirs: a second run on spoilt indices would read anywhere.
@@ -154,15 +181,18 @@ class Contest:
             {str(x.device) for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
         )
         found: dict[str, list[float]] = {name: [] for name in runs}
-        started = time.perf_counter()
-        for turn in range(_WARM_UP_ROUNDS + _ROUNDS):
+        deadline = time.perf_counter() + _SECONDS * len(runs)
+        for _ in range(_WARM_UP_ROUNDS + _ROUNDS):
+            best = min((min(times) for times in found.values() if times), default=math.inf)
             for name, run in runs.items():
-                milliseconds = _time(run, self._fresh(inputs), devices)
-                if turn >= _WARM_UP_ROUNDS:
-                    found[name].append(milliseconds)
-            if turn >= _WARM_UP_ROUNDS and time.perf_counter() - started > _SECONDS * len(runs):
+                if not found[name] or min(found[name]) <= _HOPELESS * best:
+                    found[name].append(_time(run, self._fresh(inputs), devices))
+            if time.perf_counter() > deadline:
                 break
-        return {name: statistics.median(times) for name, times in found.items()}
+        return {
+            name: statistics.median(times[min(_WARM_UP_ROUNDS, len(times) - 1) :])
+            for name, times in found.items()
+        }
 
     def _fresh(self, inputs: Sequence[Any]) -> list[Any]:
         """Copies what a run may write to; kernels of a backward graph reuse all they can."""
@@ -177,8 +207,6 @@ class Contest:
 
 def _entrants(graph_module: fx.GraphModule, options: CompileOptions) -> tuple[Entrant, ...]:
     """Returns who takes part; none where there is no contest."""
-    if options.requested_executors != "auto" or options.contest == "off":
-        return ()
     if options.inductor_config.get("triton.cudagraphs"):
         return ()  # recording belongs to the run that is replayed later
     if not all(map(_is_repeatable, graph_module.graph.nodes)):
@@ -207,6 +235,12 @@ def _affordable(inputs: Sequence[Any]) -> bool:
 
 def _program(run: Run) -> Program:
     return lambda inputs: call_results(lambda *values: run(list(values)), inputs)
+
+
+def _run_on_copies(run: Run, inputs: Sequence[Any]) -> tuple[list[Any], RandomState]:
+    """Returns the layouts of a run's results and the random state after it, and undoes that."""
+    with random_state_kept():
+        return _layouts(run(copy_values(list(inputs)))), RandomState.current()
 
 
 def _layouts(results: Sequence[Any]) -> list[Any]:

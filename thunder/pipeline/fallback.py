@@ -8,7 +8,7 @@ is tried; what was sent to other ranks cannot be undone, and is the end of it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, final
@@ -22,12 +22,11 @@ from thunder.errors import UnrepeatableRunError
 from thunder.executors.base import AbstractFusionExecutor
 from thunder.executors.registry import get_executor
 from thunder.pipeline.check_trace import require_faithful_stages
-from thunder.pipeline.contest import Contest
-from thunder.pipeline.first_run import Run, run_checked, take_snapshot
-from thunder.pipeline.lowering import LoweredGraph, lower_graph
+from thunder.pipeline.contest import Contest, contest_over
+from thunder.pipeline.first_run import Run, promised_outputs, run_checked, take_snapshot
+from thunder.pipeline.lowering import GraphRequest, LoweredGraph, lower_graph
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.verdicts import ContestVerdict
-from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, TraceCtx
 
 CONTROL_FLOW = (RestartAnalysis, SkipFrame)
@@ -51,33 +50,6 @@ class Failure:
     way: str
     next_way: str | None
     error: Exception
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GraphRequest:
-    """An ATen graph to lower.
-
-    Attributes:
-        graph_module: The graph; it is consumed.
-        example_inputs: One fake value for each placeholder.
-        direction: Which way it runs.
-        aot_arguments: What AOTAutograd's caller handed over with it.
-    """
-
-    graph_module: fx.GraphModule
-    example_inputs: Sequence[Any]
-    direction: Direction
-    aot_arguments: Mapping[str, Any]
-
-    def copy(self) -> GraphRequest:
-        """Returns a request that can be lowered while this one is kept."""
-        return replace(self, graph_module=copy_graph_module(self.graph_module))
-
-    def lower(self, options: CompileOptions) -> LoweredGraph:
-        """Lowers the graph by one way."""
-        return lower_graph(
-            self.graph_module, self.example_inputs, self.direction, self.aot_arguments, options
-        )
 
 
 @final
@@ -109,8 +81,9 @@ class GuardedGraph:
         """
         self._boxed_call = True  # torch's mark for the one-list calling convention
         self.calls = 0
-        self._contest = Contest(request.graph_module, request.direction, options)
-        self._ways = list(_ways(self._contest.options))
+        self._promised = promised_outputs(request.graph_module.graph)
+        self._contest = contest_over(request, options)
+        self._ways = _ways(options if self._contest is None else self._contest.options)
         self._pristine: GraphRequest | None = request
         self._on_lowered = on_lowered
         self._on_verdict = on_verdict
@@ -133,10 +106,10 @@ class GuardedGraph:
                 self._report(*failed, way)
             request = self._pristine
             assert request is not None
-            if self._ways or self._contest.is_open:
+            if self._ways or self._is_undecided:
                 request = request.copy()
             try:
-                lowered = request.lower(options)
+                lowered = lower_graph(request, options)
             except CONTROL_FLOW:
                 raise
             except Exception as error:  # the fence around compiling
@@ -160,27 +133,31 @@ class GuardedGraph:
             )
         )
 
-    def _hold_contest(self, request: GraphRequest, inputs: Sequence[Any]) -> None:
-        winner = self._contest.hold(
-            self._lowered, lambda options: request.copy().lower(options), inputs
+    @property
+    def _is_undecided(self) -> bool:
+        return self._contest is not None and self._contest.is_open
+
+    def _hold(self, contest: Contest, request: GraphRequest, inputs: Sequence[Any]) -> None:
+        winner = contest.hold(
+            self._lowered, lambda options: lower_graph(request.copy(), options), inputs
         )
-        (self._way, options), *self._ways = _ways(self._contest.options)
+        (self._way, options), *self._ways = _ways(contest.options)
         self._lowered = self._told(winner, options)
 
     def _told(self, lowered: LoweredGraph, options: CompileOptions) -> LoweredGraph:
         """Tells what was lowered, and the verdict behind it."""
-        verdict = self._contest.verdict
-        if verdict is not None and options == self._contest.options:
-            lowered = lowered.with_note(verdict.sentence)
-            self._on_verdict(verdict)
+        contest = self._contest
+        if contest is not None and contest.verdict is not None and options == contest.options:
+            lowered = lowered.with_note(contest.verdict.sentence)
+            self._on_verdict(contest.verdict)
         self._on_lowered(lowered.traces)
         return lowered
 
     def _first_run(self, inputs: list[Any]) -> Sequence[Any]:
         with self._lock:
             if self._pristine is not None:
-                if self._contest.is_open:
-                    self._hold_contest(self._pristine, inputs)
+                if self._contest is not None and self._contest.is_open:
+                    self._hold(self._contest, self._pristine, inputs)
                 return self._run_watched(self._pristine.graph_module.graph, inputs)
         return self._run(inputs)  # another thread was first
 
@@ -191,7 +168,9 @@ class GuardedGraph:
                 if self._checks_stages:
                     require_faithful_stages(self._lowered.traces, inputs)
                 with self._around_first_run():
-                    outputs = run_checked(self._lowered.traces[-1], self._lowered.run, inputs)
+                    outputs = run_checked(
+                        self._lowered.traces[-1], self._lowered.run, inputs, self._promised
+                    )
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:  # the fence around the first run
@@ -203,6 +182,7 @@ class GuardedGraph:
                 self._lowered = self._lower_next(("first run", self._way, error))
                 continue
             self._run, self._pristine = self._lowered.recorded_run(), None
+            self._promised = ()
             return outputs
 
 

@@ -76,13 +76,22 @@ def take_snapshot(graph: fx.Graph, inputs: Sequence[Any]) -> Snapshot | None:
     )
 
 
-def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
+def promised_outputs(graph: fx.Graph) -> tuple[Any, ...]:
+    """Returns what a graph from AOTAutograd promises to return: fake values, in order."""
+    return tuple(_values(output_values(graph)))
+
+
+def run_checked(
+    trace: TraceCtx, run: Run, inputs: list[Any], promised: Sequence[Any]
+) -> Sequence[Any]:
     """Runs a graph for the first time.
 
     Args:
         trace: The execution trace.
         run: What later runs call; called here when it is one region.
         inputs: The graph's inputs; cleared.
+        promised: `promised_outputs` of the graph as it was before any transform. AOTAutograd and
+            the other graph were made for these.
 
     Returns:
         The graph's outputs.
@@ -93,7 +102,9 @@ def run_checked(trace: TraceCtx, run: Run, inputs: list[Any]) -> Sequence[Any]:
     """
     interpreter = _CheckedInterpreter(trace)
     try:
-        return _run_whole_or_by_node(trace, run, inputs, interpreter)
+        outputs = _run_whole_or_by_node(trace, run, inputs, interpreter)
+        _check_promised(trace, promised, outputs)
+        return outputs
     except ExecutorError as error:
         if interpreter.communicated:
             advice = _ADVICE_ON_PEERS if interpreter.in_collective else _ADVICE
@@ -192,20 +203,47 @@ def _values(nodes: Sequence[Any]) -> list[Any]:
 
 
 def _check(node: fx.Node, trace: TraceCtx, promised: Any, result: Any) -> None:
+    if broken := _disagreement(promised, result):
+        wanted, got = broken
+        raise ExecutorError(
+            f"{_what(node, trace)} returned {got}; the graph promises {wanted}{_where(node)}"
+        )
+
+
+def _check_promised(trace: TraceCtx, promised: Sequence[Any], outputs: Sequence[Any]) -> None:
+    """Checks what a graph returns, whoever computed it: a transform may have changed it."""
+    if len(outputs) != len(promised):
+        raise ExecutorError(
+            f"the {trace.direction.value} graph returned {len(outputs)} outputs, and "
+            f"AOTAutograd promised {len(promised)}: a transform changed their number"
+        )
+    for position, (promise, output) in enumerate(zip(promised, outputs, strict=True)):
+        if broken := _disagreement(promise, output):
+            wanted, got = broken
+            source = output_values(trace.graph)[position]
+            raise ExecutorError(
+                f"the {trace.direction.value} graph returned {got} as output {position}, and "
+                f"AOTAutograd promised {wanted}: a transform changed what it computes"
+                f"{_where(source) if isinstance(source, fx.Node) else ''}"
+            )
+
+
+def _disagreement(promised: Any, result: Any) -> tuple[str, str] | None:
+    """Returns what was promised and what came instead, in words; None when that is the same."""
     if isinstance(promised, list | tuple):
         results = list(result) if isinstance(result, list | tuple) else [result]
         if len(results) != len(promised):
-            raise _broken(node, trace, f"{len(promised)} outputs", f"{len(results)}")
-        for want, got in zip(promised, results, strict=True):
-            _check(node, trace, want, got)
-        return
+            return f"{len(promised)} outputs", f"{len(results)}"
+        pairs = zip(promised, results, strict=True)
+        return next(filter(None, (_disagreement(*pair) for pair in pairs)), None)
     if not isinstance(promised, torch.Tensor):
-        return
+        return None
     if not isinstance(result, torch.Tensor):
-        raise _broken(node, trace, describe(promised), describe(result))
+        return describe(promised), describe(result)
     same = result.dtype == promised.dtype and result.device == promised.device
-    if not same or not _same_shape(result.shape, promised.shape):
-        raise _broken(node, trace, describe(promised), describe(result))
+    if same and _same_shape(result.shape, promised.shape):
+        return None
+    return describe(promised), describe(result)
 
 
 def _same_shape(shape: Sequence[int], promised: Sequence[Any]) -> bool:
@@ -220,12 +258,6 @@ def _failed(node: fx.Node, trace: TraceCtx, error: Exception) -> ExecutorError:
     return ExecutorError(
         f"{_what(node, trace)} failed when it was first run: {type(error).__name__}: {error}"
         f"{_where(node)}"
-    )
-
-
-def _broken(node: fx.Node, trace: TraceCtx, promised: str, got: str) -> ExecutorError:
-    return ExecutorError(
-        f"{_what(node, trace)} returned {got}; the graph promises {promised}{_where(node)}"
     )
 
 

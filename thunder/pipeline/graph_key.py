@@ -24,7 +24,7 @@ def graph_key(
     Args:
         graph_module: The ATen graph; `meta["val"]` of its nodes holds fake values. Names of nodes
             and source lines do not count; shapes, strides, and the sizes that symbols have now do.
-        entrants: Names of the entrants.
+        entrants: Names and versions of the entrants.
         settings: Inductor settings in use.
 
     Returns:

@@ -7,7 +7,7 @@ inputs that share memory, and dropout give no false alarm.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ _NO_FLOAT64 = (RuntimeError, TypeError, ValueError, NotImplementedError, Asserti
 
 
 def judge_run(
-    plain: Program, judged: Program, inputs: Sequence[Any], *, donated: bool = False
+    plain: Program, judged: Program, inputs: Sequence[Any], *, donated: Collection[int] = ()
 ) -> AccuracyVerdict:
     """Judges one program by another that should give the same results.
 
@@ -37,8 +37,8 @@ def judge_run(
             operators.
         judged: The program to be judged, such as the compiled one.
         inputs: The inputs of both; they stay as they are, and so does the random state.
-        donated: Whether `judged` may write to inputs that `plain` leaves alone, as Inductor's
-            backward kernels do: saved activations are of no use afterwards.
+        donated: Positions of inputs that `judged` may write to although `plain` leaves them
+            alone, as Inductor's backward kernels do with saved values of no use afterwards.
 
     Returns:
         The verdict, on the results and on inputs that either wrote to. When it is against
@@ -60,7 +60,8 @@ def judge_run(
             expected = plain(list(taken))
         state.restore()
         results = judged(list(given))
-        written = _written(inputs, taken, *([] if donated else [given]))
+        changed = (i for i in _written(inputs, given) if i not in donated)
+        written = sorted({*_written(inputs, taken), *changed})
         expected, results = _with(expected, taken, written), _with(results, given, written)
         if _identical(expected, results):
             return compare_to_reference(expected, results, None, note="equal to the last bit")
@@ -130,6 +131,11 @@ class RandomState:
         """Returns the states as they are."""
         cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
         return RandomState(torch.get_rng_state(), tuple(cuda))
+
+    def equals(self, other: RandomState) -> bool:
+        """Returns whether all generators would draw the same."""
+        ours, theirs = (self.cpu, *self.cuda), (other.cpu, *other.cuda)
+        return len(ours) == len(theirs) and all(map(torch.equal, ours, theirs))
 
     def restore(self) -> None:
         """Puts the states back."""

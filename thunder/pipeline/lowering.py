@@ -61,26 +61,41 @@ class LoweredGraph:
         return self.run
 
 
-def lower_graph(
-    graph_module: fx.GraphModule,
-    example_inputs: Sequence[Any],
-    direction: Direction,
-    aot_arguments: Mapping[str, Any],
-    options: CompileOptions,
-) -> LoweredGraph:
-    """Lowers one ATen graph.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GraphRequest:
+    """An ATen graph to lower.
 
-    Args:
+    Attributes:
         graph_module: The graph from AOTAutograd; it is consumed.
         example_inputs: One fake value for each placeholder.
         direction: Which way it runs.
         aot_arguments: What AOTAutograd's caller handed over with it.
+        donated: See `TraceCtx.donated`.
+    """
+
+    graph_module: fx.GraphModule
+    example_inputs: Sequence[Any]
+    direction: Direction
+    aot_arguments: Mapping[str, Any]
+    donated: frozenset[int] = frozenset()
+
+    def copy(self) -> GraphRequest:
+        """Returns a request that can be lowered while this one is kept."""
+        return replace(self, graph_module=copy_graph_module(self.graph_module))
+
+
+def lower_graph(request: GraphRequest, options: CompileOptions) -> LoweredGraph:
+    """Lowers one ATen graph.
+
+    Args:
+        request: The graph; it is consumed.
         options: The user's options.
 
     Raises:
         TransformError: A transform failed.
         ExecutorError: An executor failed; names it, the region and the cause.
     """
+    graph_module, direction = request.graph_module, request.direction
     traces = [
         TraceCtx(
             graph_module=copy_graph_module(graph_module),
@@ -99,10 +114,10 @@ def lower_graph(
     source = copy_graph_module(graph_module)  # executors change the graph that they compile
     claims = claim_nodes(source.graph, options.executors)
     partition = partition_graph(source.graph, claims, options.executors[-1])
-    builder = _ExecutionGraph(source, direction, aot_arguments, claims)
+    builder = _ExecutionGraph(source, direction, request.aot_arguments, claims)
     run = None
     if partition.whole_graph is not None:
-        run = builder.add_whole_graph(partition.whole_graph, graph_module, example_inputs)
+        run = builder.add_whole_graph(partition.whole_graph, graph_module, request.example_inputs)
     else:
         builder.add_steps(partition)
     fused = TraceCtx(
@@ -115,7 +130,8 @@ def lower_graph(
     run = run or executed.boxed_callable()
     milliseconds = (time.perf_counter() - started) * 1e3
     executed = replace(executed, provenance=Provenance("delete after last use", milliseconds))
-    return LoweredGraph((*traces, fused, executed), run, partition.whole_graph is not None)
+    traces = [replace(trace, donated=request.donated) for trace in (*traces, fused, executed)]
+    return LoweredGraph(tuple(traces), run, partition.whole_graph is not None)
 
 
 class _ExecutionGraph:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, final
@@ -14,7 +15,8 @@ from thunder.debug import DebugFlag, GraphDump, active, enabled, torch_debug_out
 from thunder.errors import AutogradError, FallbackWarning, ThunderError, add_to_message
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
-from thunder.pipeline.fallback import CONTROL_FLOW, Failure, GraphRequest, GuardedGraph
+from thunder.pipeline.fallback import CONTROL_FLOW, Failure, GuardedGraph
+from thunder.pipeline.lowering import GraphRequest
 from thunder.pipeline.options import CompileOptions
 from thunder.pipeline.origins import input_origins, name_origins
 from thunder.pipeline.prologue import GuardFacts, prologue_trace
@@ -25,6 +27,8 @@ from thunder.trace.copying import copy_graph_module
 from thunder.trace.trace import Direction, Provenance, TraceCtx
 from thunder.transforms.base import Stage
 from thunder.transforms.pipeline import run_transforms
+
+_log = logging.getLogger(__name__)
 
 
 def _no_script(region: CompiledRegion, error: Exception) -> Path | None:
@@ -198,26 +202,16 @@ class CompiledRegion:
             undecomposed=[op for executor in executors for op in executor.undecomposed_ops()],
         )
 
-    def _compile_graph(
-        self,
-        graph_module: fx.GraphModule,
-        example_inputs: Sequence[Any],
-        direction: Direction,
-        aot_arguments: Mapping[str, Any],
-    ) -> Callable[[list[Any]], Sequence[Any]]:
+    def _compile_graph(self, request: GraphRequest) -> Callable[[list[Any]], Sequence[Any]]:
+        direction = request.direction
+
         def keep(traces: Sequence[TraceCtx]) -> None:
             self._traces[direction] = tuple(traces)
             show_graph(self._dump, traces)
 
-        name_origins(graph_module.graph, input_origins(self.graph_module.graph))
+        name_origins(request.graph_module.graph, input_origins(self.graph_module.graph))
         # A backward graph may be compiled long after `compile` returned, hence the flags again.
         with self.clock.stage(direction.value), active(self.options.debug), torch_debug_output():
-            request = GraphRequest(
-                graph_module=graph_module,
-                example_inputs=example_inputs,
-                direction=direction,
-                aot_arguments=aot_arguments,
-            )
             graph = GuardedGraph(
                 request,
                 self.options,
@@ -240,6 +234,9 @@ class CompiledRegion:
             add_to_message(failure.error, script)
             return
         where = f" Reproducer: {script}" if script else ""
+        if any(_is_the_same(failure, other) for other in self.failures[:-1]):
+            _log.info("%s: the %s graph too: %s", self.name, failure.direction, failure.error)
+            return
         warnings.warn(
             f"{self.name}: the {failure.direction.value} graph could not be used as asked for "
             f"({failure.stage}; {failure.way}): {failure.error}. "
@@ -247,6 +244,16 @@ class CompiledRegion:
             FallbackWarning,
             stacklevel=2,
         )
+
+
+def _is_the_same(one: Failure, other: Failure) -> bool:
+    """Whether forward and backward failed in the same way, for the same reason."""
+    causes = [failure.error.__cause__ or failure.error for failure in (one, other)]
+    return (
+        (one.stage, one.way) == (other.stage, other.way)
+        and type(causes[0]) is type(causes[1])
+        and str(causes[0]) == str(causes[1])
+    )
 
 
 def _not_compiled(*inputs: Any) -> Any:

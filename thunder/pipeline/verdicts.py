@@ -74,33 +74,38 @@ def known_verdict(key: str, entrants: Sequence[str], *, binding: bool) -> Contes
     return verdict if verdict is not None and verdict.winner in entrants else None
 
 
-def keep_verdict(key: str, verdict: ContestVerdict) -> ContestVerdict:
-    """Keeps a verdict for later processes and for the other ranks.
+def agreed_verdict(key: str, verdict: ContestVerdict) -> ContestVerdict:
+    """Returns the verdict that counts on all ranks of the job: that of the rank which was first.
 
     Args:
         key: What `graph_key` returned.
         verdict: The verdict of this rank.
-
-    Returns:
-        The one that counts: that of the rank which was first.
     """
-    text = json.dumps(asdict(replace(verdict, cached=True)))
-    if _has_other_ranks():
-        agreed = _publish(key, text)
-        if agreed != text:
-            return _from_json(agreed) or verdict
+    if not _has_other_ranks():
+        return verdict
+    text = _text(verdict)
+    agreed = _publish(key, text)
+    return verdict if agreed == text else _from_json(agreed) or verdict
+
+
+def keep_verdict(key: str, verdict: ContestVerdict) -> None:
+    """Keeps a verdict for later processes, where `THUNDER_CACHE_DIR` can be written.
+
+    Args:
+        key: What `graph_key` returned.
+        verdict: The verdict.
+    """
     try:
         folder = Directory.create(_folder())
     except OSError as error:
         _log.debug("verdicts are not kept: %s", error)
-        return verdict
+        return
     try:
-        folder.write(f"{key}.json", text.encode())
+        folder.write(f"{key}.json", _text(verdict).encode())
     except OSError as error:
         _log.debug("verdict %s is not kept: %s", key, error)
     finally:
         folder.close()
-    return verdict
 
 
 def _folder() -> Path:
@@ -116,6 +121,10 @@ def _stored(key: str) -> str | None:
         return (_folder() / f"{key}.json").read_text()
     except (OSError, RuntimeError, UnicodeDecodeError):  # no home folder is a RuntimeError
         return None
+
+
+def _text(verdict: ContestVerdict) -> str:
+    return json.dumps(asdict(replace(verdict, cached=True)))
 
 
 def _from_json(text: str) -> ContestVerdict | None:

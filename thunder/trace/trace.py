@@ -53,6 +53,8 @@ class TraceCtx:
         provenance: The pass that made it, with its time.
         frees: Whether it deletes each value after its last use.
         notes: Sentences for the top of the printed program.
+        donated: Positions of the inputs that compiled code may overwrite: values saved for a
+            backward graph that nobody else reads.
 
     Example:
         >>> import torch, thunder
@@ -67,6 +69,7 @@ class TraceCtx:
     provenance: Provenance
     frees: bool = False
     notes: tuple[str, ...] = ()
+    donated: frozenset[int] = frozenset()
 
     @property
     def graph(self) -> fx.Graph:

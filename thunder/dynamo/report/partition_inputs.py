@@ -6,7 +6,7 @@ looking at what passes by. Nothing is kept but records.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, final
 
@@ -18,6 +18,7 @@ from thunder.errors import BenchmarkError
 from thunder.pipeline import CompiledRegion
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import fused_regions
+from thunder.pipeline.lowering import GraphRequest
 from thunder.repro import RecordedInputs, record_inputs
 from thunder.repro.inputs import Record, TensorRecord
 from thunder.trace.copying import copy_graph_module
@@ -82,14 +83,8 @@ def record_fusion_inputs(
     """
     recorded: dict[tuple[Direction, str], RecordedInputs] = {}
 
-    def compile_graph(
-        graph_module: fx.GraphModule,
-        example_inputs: Sequence[Any],
-        direction: Direction,
-        aot_arguments: Mapping[str, Any],
-    ) -> Callable[[list[Any]], Sequence[Any]]:
-        del example_inputs, aot_arguments
-        trace = _executed_trace(region, direction, graph_module)
+    def compile_graph(request: GraphRequest) -> Callable[[list[Any]], Sequence[Any]]:
+        trace = _executed_trace(region, request.direction, request.graph_module)
 
         def run(values: list[Any]) -> Sequence[Any]:
             arguments = list(values)

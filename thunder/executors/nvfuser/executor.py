@@ -9,6 +9,7 @@ from typing import Any, final
 import torch
 from torch import fx
 
+from thunder.environment import nvfuser_version
 from thunder.executors.base import AbstractFusionExecutor, Refusal, RegionContext
 from thunder.executors.nvfuser import library
 from thunder.executors.nvfuser.checks import refusal_reason
@@ -65,6 +66,11 @@ class NvFuserExecutor(AbstractFusionExecutor):
     def name(self) -> str:
         """`"nvfuser"`."""
         return "nvfuser"
+
+    @property
+    def version(self) -> str:
+        """That of nvFuser's distribution."""
+        return nvfuser_version()
 
     @property
     def fusion_stem(self) -> str:
