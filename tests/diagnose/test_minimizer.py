@@ -15,9 +15,12 @@ import thunder.debug
 import thunder.dynamo
 from tests.diagnose import faults
 from tests.diagnose.models import Model
-from thunder.diagnose import minimize
+from thunder.diagnose import minimize, scripts
+from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.workers import Forked
 from thunder.dynamo import get_subgraph_info
 from thunder.errors import OptionError, ReproducerError
+from thunder.executors import OperatorExecutor
 from thunder.repro import Status
 
 ROOT = Path(__file__).parents[2]
@@ -197,7 +200,9 @@ def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable
 
 INTERRUPTED = """
 import time, torch
-from thunder.diagnose import minimize
+from thunder.diagnose import minimize, scripts
+from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.workers import Forked
 
 def check(graph_module, inputs):
     time.sleep(0.3)
@@ -273,3 +278,55 @@ def test_what_cannot_be_minimized(tmp_path):
         minimize(tmp_path / "other.py")
     with pytest.raises(OptionError, match="check='wrong' is not accepted; use 'error'"):
         minimize(fx.symbolic_trace(_chain), inputs=[], check="wrong")  # pyright: ignore[reportArgumentType]
+
+
+def _chain_of_sines(x):
+    for _ in range(6):
+        x = x.sin()
+    return x.relu()
+
+
+def _interrupt(*arguments, **options):
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("where", ["confirming", "searching again"])
+def test_ctrl_c_after_the_search_keeps_what_was_found(where, monkeypatch):
+    """The piece is confirmed in a worker of its own, and searched for again if it is not."""
+    ask = Forked.ask
+    asked = []
+
+    def answer(self, question):
+        asked.append(question)
+        if question.piece is None and len(asked) == 1:
+            return ask(self, question)  # the whole graph
+        if where == "searching again" and len(asked) == 2:
+            return Finding(kind=Kind.PASSES)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Forked, "ask", answer)
+    result = minimize(
+        fx.symbolic_trace(_chain_of_sines),
+        inputs=[torch.ones(2)],
+        check=lambda graph_module, inputs: "relu" in graph_module.code,
+        progress=False,
+    )
+    assert result.interrupted and "relu" in result.graph_module.code
+    assert result.nodes_after == 3
+
+
+def test_ctrl_c_while_the_script_is_run_leaves_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(scripts, "verify", _interrupt)
+
+    def relu(x):
+        raise ValueError("no")
+
+    result = minimize(
+        fx.symbolic_trace(_chain_of_sines),
+        inputs=[torch.ones(2)],
+        compile_options={"executors": [OperatorExecutor("bad", {"aten.relu": relu}), "aten"]},
+        folder=tmp_path,
+        progress=False,
+    )
+    assert result.script is not None and result.script.exists()
+    assert result.verdict.status is Status.NOT_RUN

@@ -1,7 +1,10 @@
 """Workers answer, crash and are replaced."""
 
+import math
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -75,3 +78,33 @@ def test_in_process():
     assert found is not None
     position, finding = found
     assert (position, finding.text, workers.asked) == (1, str(os.getpid()), 2)
+
+
+HOLDING = """
+import faulthandler, os, time, torch
+from torch import fx
+from torch.hub import tqdm
+from thunder.diagnose.finding import Kind
+from thunder.diagnose.workers import Forked
+
+faulthandler.dump_traceback_later(60, exit=True)
+graph = fx.symbolic_trace(lambda x: x.exp().sin())
+fx.Interpreter(graph).run(torch.ones(2))  # makes the lock
+
+def hold(question):
+    tqdm.get_lock().acquire()
+    time.sleep(60)
+
+with Forked(hold, count=1, timeout=1.0) as workers:
+    assert workers.ask("x").kind is Kind.TIMES_OUT
+print(fx.Interpreter(graph).run(torch.zeros(1)).item())
+"""
+
+
+def test_a_worker_that_is_killed_takes_no_lock_along():
+    """Progress bars of `fx.Interpreter` have one lock for all forks."""
+    done = subprocess.run(
+        [sys.executable, "-c", HOLDING], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(math.sin(1.0))

@@ -169,9 +169,8 @@ class _Search:
         started = time.monotonic()
         with self._display.shown(f"{self._problem.size} nodes, running the whole graph"):
             piece = self._shrink(None)
-            if not self._interrupted and not self._is_confirmed(piece):
-                # An earlier piece left something behind in its worker.
-                piece = self._shrink(1)
+            if not self._interrupted:
+                piece = self._confirmed(piece)
         with self._target.around():
             graph_module, inputs = self._problem.build(piece)
         return MinimizeResult(
@@ -184,6 +183,19 @@ class _Search:
             seconds=time.monotonic() - started,
             interrupted=self._interrupted,
         )
+
+    def _confirmed(self, piece: Piece) -> Piece:
+        """Returns a piece that fails in a worker of its own; when interrupted, the one found."""
+        try:
+            with self._workers(1) as workers:
+                query = Query(piece, self.finding.kind is Kind.INACCURATE)
+                if workers.ask(query).is_like(self.finding):
+                    return piece
+            # An earlier piece left something behind in its worker.
+            return self._shrink(1)
+        except KeyboardInterrupt:
+            self._interrupted = True
+            return piece
 
     def _shrink(self, answers_a_worker: int | None) -> Piece:
         with self._workers(answers_a_worker) as workers:
@@ -207,11 +219,6 @@ class _Search:
             )
         self.finding = shrinker.finding
         return shrinker.best
-
-    def _is_confirmed(self, piece: Piece) -> bool:
-        with self._workers(1) as workers:
-            query = Query(piece, self.finding.kind is Kind.INACCURATE)
-            return workers.ask(query).is_like(self.finding)
 
     def _workers(self, answers_a_worker: int | None) -> AbstractWorkers[Query]:
         answer = self._examination.answer

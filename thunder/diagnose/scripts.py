@@ -52,7 +52,7 @@ def write_minimal_script(
         notes: Sentences for the reader.
 
     Returns:
-        The script, and what running it in a fresh process showed.
+        The script, and what running it in a fresh process showed. Ctrl-C leaves the script.
 
     Raises:
         ReproducerError: It cannot be written.
@@ -70,7 +70,10 @@ def write_minimal_script(
             expected=expected,
             notes=notes,
         )
-        verdict = verify(script.write(path), expected)
+        try:
+            verdict = verify(script.write(path), expected)
+        except KeyboardInterrupt:
+            return path, Verdict(Status.NOT_RUN, "interrupted while it ran in a fresh process")
         if verdict.status is Status.CONFIRMED or source.missing:
             break
     return path, verdict

@@ -13,6 +13,7 @@ import faulthandler
 import multiprocessing
 import os
 import signal
+import threading
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from typing import Any, Generic, TypeVar, final
 
 import torch
 from torch._inductor import config as inductor_config
+from torch.hub import tqdm  # pyright: ignore[reportPrivateImportUsage] - the one that fx uses
 
 from thunder.diagnose.finding import Finding, Kind
 
@@ -219,8 +221,20 @@ class _Worker:
         self.connection.close()
 
 
+def _own_locks() -> None:
+    """Gives the worker locks that die with it.
+
+    tqdm, by which `fx.Interpreter` shows progress even where it shows none, has one lock for all
+    forks of a process. A worker that is killed while it holds that would take it along for ever.
+    """
+    set_lock = getattr(tqdm, "set_lock", None)  # torch's stand-in for tqdm has no locks
+    if set_lock is not None:
+        set_lock(threading.RLock())
+
+
 def _serve(connection: Connection, other_end: Connection, answer: Answer[Any]) -> None:
     """Runs in the worker: answers until the other side is gone."""
+    _own_locks()
     other_end.close()  # the fork's copy, which would keep the other side from ever being gone
     faulthandler.disable()  # a crash is an answer, not news
     os.setsid()  # Ctrl-C is for the asking process, which then ends its workers
