@@ -10,6 +10,7 @@ import torch
 
 from thunder.benchmark import (
     AbstractCompileSpecification,
+    Compute,
     Settings,
     ThunderCompileSpecification,
     TorchCompileSpecification,
@@ -19,6 +20,7 @@ from thunder.dynamo.report import (
     Finding,
     Level,
     fx_report,
+    load_script,
     read_report,
     save_failing_repros,
     save_thunderfx_repros,
@@ -191,3 +193,21 @@ def test_damaged_reports(tmp_path):
     (tmp_path / "report.json").write_text('{"format": "thunder report 1"}')
     with pytest.raises(BenchmarkError, match="damaged"):
         read_report(tmp_path)
+
+
+def detached(x):
+    loss = (x.sin() * 2).sum()
+    torch._dynamo.graph_break()
+    return loss.detach() * 1
+
+
+def test_a_graph_whose_results_need_no_gradient_is_run_forward(tmp_path):
+    """As after `loss.backward()` in a training step: nothing there is to be differentiated."""
+    report = report_of(tmp_path, detached)
+    graphs = [region for region in report.regions if region.level is Level.GRAPH]
+    assert len(graphs) == 2 and not [region for region in report.regions if region.failure]
+    assert [region.result.compute for region in graphs] == ["forward+backward", "forward"]
+    paths = fx_report(detached, torch.rand(4, requires_grad=True)).fx_graph_reports
+    scripts = [graph.write_thunder_repro(tmp_path / "scripts") for graph in paths]
+    found = [load_script(script).compute() for script in scripts]
+    assert found == [Compute.FORWARD_BACKWARD, Compute.FORWARD]

@@ -61,13 +61,14 @@ class LoadedScript:
         ]
 
     def compute(self) -> Compute:
-        """Returns what makes sense to run: backward too, where an input requires grad."""
+        """Returns what makes sense to run: backward too, where a result requires grad.
+
+        Raises:
+            Exception: What the module raises when it is run.
+        """
         with self.around():
-            if not torch.is_grad_enabled():
-                return Compute.FORWARD
-            module = self.make_module()
-            values = [*tree_leaves(self.make_inputs()), *_parameters(module)]
-        grad = any(isinstance(x, torch.Tensor) and x.requires_grad for x in values)
+            results = self.make_module()(*self.make_inputs().values())
+        grad = any(isinstance(x, torch.Tensor) and x.requires_grad for x in tree_leaves(results))
         return Compute.FORWARD_BACKWARD if grad else Compute.FORWARD
 
     def benchmark(
@@ -148,7 +149,3 @@ def _import(file: Path) -> types.ModuleType:
     finally:
         del sys.modules[name]
     return module
-
-
-def _parameters(module: Any) -> list[torch.Tensor]:
-    return list(module.parameters()) if isinstance(module, torch.nn.Module) else []

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from thunder.benchmark import Compute
 from thunder.repro import RecordedInputs
+from thunder.trace.copying import output_values
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,10 +37,22 @@ class ReportedGraph:
 
     @property
     def backward(self) -> bool:
-        """Whether runs differentiate."""
-        return self.differentiable and self.inputs.requires_grad
+        """Whether runs differentiate: an input requires grad, and so does a result."""
+        if not (self.differentiable and self.inputs.requires_grad):
+            return False
+        return any(map(_may_require_grad, output_values(self.graph_module.graph)))
 
     @property
     def compute(self) -> Compute:
         """What runs compute."""
         return Compute.FORWARD_BACKWARD if self.backward else Compute.FORWARD
+
+
+def _may_require_grad(result: Any) -> bool:
+    """Whether a result of a graph requires grad, as far as the graph knows."""
+    if not isinstance(result, fx.Node):
+        return False
+    if "example_value" not in result.meta:
+        return True
+    values = tree_leaves(result.meta["example_value"])
+    return any(isinstance(value, torch.Tensor) and value.requires_grad for value in values)
