@@ -32,10 +32,21 @@ def check_some(name: str, outcome: Outcome, request: pytest.FixtureRequest) -> N
         outcome: Of some of its samples.
         request: The test's; the numbers are left there for the summary.
     """
+    check_failures(name, outcome, request)
+    assert outcome.counts["passed"] or outcome.counts["failed"], "nothing was compared"
+
+
+def check_failures(name: str, outcome: Outcome, request: pytest.FixtureRequest) -> None:
+    """Fails on what is not excused; there may be no sample, or none that aot_eager passes.
+
+    Args:
+        name: The operator's.
+        outcome: Of some of its samples.
+        request: The test's; the numbers are left there for the summary.
+    """
     _leave_numbers(outcome, request)
     wrong, _ = unexcused(outcome.failures, excuses_of(name))
     assert not wrong, "\n".join(str(failure) for failure in wrong)
-    assert outcome.counts["passed"] or outcome.counts["failed"], "nothing was compared"
 
 
 def excuses_of(name: str) -> list[Excuse]:
