@@ -152,6 +152,14 @@ def test_bench_finds_failures(script, capsys):
     assert "found: failure" in capsys.readouterr().err
 
 
+def test_bench_runs_forward_where_no_result_requires_grad(tmp_path, capsys):
+    detached = fx_report(lambda x: x.detach() * 2, torch.rand(4, requires_grad=True))
+    (graph,) = detached.fx_graph_reports
+    path = graph.write_inductor_repro(tmp_path, backend="eager")
+    assert main(["bench", str(path), "--against", "eager", "--seconds", "0.2"]) == 0
+    assert capsys.readouterr().out.startswith("forward:\n")
+
+
 def test_replay_and_compare(program, tmp_path, capsys):
     arguments = ["report", f"{program}:alone", "--replay", "saved", *QUICK]
     assert main(arguments) == 0

@@ -65,7 +65,7 @@ def _bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     command.add_argument(
         "--compute",
         choices=("forward", "forward+backward", "backward"),
-        help="default: backward too, where an input requires grad",
+        help="default: backward too, where a result requires grad",
     )
     command.add_argument("--timer", choices=tuple(script_commands.TIMERS), default="wall")
     _json(command, "where the result goes")
