@@ -108,7 +108,8 @@ def _compare(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> N
         "--threshold",
         type=_threshold,
         default=0.1,
-        help="the smallest difference that counts: 0.1 is 10 %%; default: %(default)s",
+        help="the smallest difference that counts: 0.1 is 10 %%, which a whole confidence interval "
+        "has to exceed; default: %(default)s",
     )
     _json(command, "where the comparison goes")
 

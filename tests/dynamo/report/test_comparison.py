@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -12,7 +14,9 @@ from thunder.benchmark import (
     Measurement,
     Outcome,
     Status,
+    compare_separate_runs,
 )
+from thunder.benchmark.statistics import Estimate
 from thunder.dynamo.report import (
     BenchmarkReport,
     Change,
@@ -20,6 +24,7 @@ from thunder.dynamo.report import (
     RegionRecord,
     compare_reports,
 )
+from thunder.dynamo.report.speed_change import divide
 
 
 def outcome(name, seconds, *, peak=None, status=Status.MEASURED, seed=0):
@@ -97,6 +102,103 @@ def test_break_that_only_moved_is_the_same():
 def test_noise_raises_no_alarm():
     alarms = [changes(report(seed=2 * i), report(seed=2 * i + 1)) for i in range(100)]
     assert sum(map(bool, alarms)) <= 1
+
+
+def noisy(thunder, eager, *, seed, shared=0.0, of_eager=0.01, rounds=60):
+    """A report of a machine whose speed changes from round to round, for both contestants alike.
+
+    The contestants have noise of their own as well: thunder 1 %, eager `of_eager`.
+    """
+    generator = random.Random(seed)
+    machine = [math.exp(generator.gauss(0, shared)) for _ in range(rounds)]
+    outcomes = [
+        Outcome(
+            name=name,
+            status=Status.MEASURED,
+            measurement=Measurement(
+                name=name,
+                timer="wall time",
+                samples=tuple(
+                    seconds * speed * math.exp(generator.gauss(0, noise)) for speed in machine
+                ),
+            ),
+        )
+        for name, seconds, noise in (("thunder", thunder, 0.01), ("eager", eager, of_eager))
+    ]
+    made = report()
+    result = BenchmarkResult(compute="forward", outcomes=tuple(outcomes))
+    return replace(made, regions=(replace(made.regions[0], result=result),))
+
+
+def test_a_noisy_eager_run_does_not_switch_the_correction_off():
+    """As seen: thunder 1.44 x, eager 1.79 x but with an interval down to below 1."""
+    old = noisy(94e-6, 50e-6, seed=0, shared=0.02)
+    new = noisy(135e-6, 89e-6, seed=1, shared=0.1, of_eager=1.5, rounds=16)
+    region, drift = (
+        compare_separate_runs(*(_timings(one, name) for one in (old, new)))
+        for name in ("thunder", "eager")
+    )
+    assert region.low > 1.1 and drift.low < 1 < drift.ratio
+    assert changes(old, new) == [Change.MACHINE_SLOWER]
+
+
+def _timings(made, name):
+    measurement = made.regions[0].result.outcome(name).measurement
+    assert measurement is not None
+    return measurement
+
+
+def test_a_busier_machine_is_no_alarm_and_hides_none():
+    alarms = found = 0
+    for seed in range(100):
+        old = noisy(1e-3, 2e-3, seed=2 * seed, shared=0.3)
+        alarms += Change.SLOWER in changes(
+            old, noisy(1.6e-3, 3.2e-3, seed=2 * seed + 1, shared=0.3)
+        )
+        found += Change.SLOWER in changes(old, noisy(1.9e-3, 3.2e-3, seed=2 * seed + 1, shared=0.3))
+    assert alarms == 0
+    assert found >= 95
+
+
+@pytest.mark.parametrize(("ratio", "expected"), [(1.11, []), (1.2, [Change.SLOWER])])
+def test_the_whole_interval_lies_above_the_threshold(ratio, expected):
+    """1.11 is certainly more than 1, but not certainly more than 1.1."""
+    old, new = noisy(1e-3, 2e-3, seed=0), noisy(ratio * 1e-3, 2e-3, seed=1)
+    assert compare_separate_runs(_timings(old, "thunder"), _timings(new, "thunder")).low > 1.05
+    assert changes(old, new) == expected
+
+
+def test_eager_alone_that_became_faster_makes_no_region_slower():
+    assert changes(noisy(1e-3, 2e-3, seed=0), noisy(1e-3, 1.5e-3, seed=1)) == []
+
+
+def test_without_eager_only_seconds_are_there():
+    old, new = (
+        replace(made, regions=(_without_eager(made.regions[0]),))
+        for made in (report(), report(1.3e-3, 2.6e-3, seed=1))
+    )
+    assert changes(old, new) == [Change.SLOWER]
+
+
+def _without_eager(region):
+    return replace(region, result=replace(region.result, outcomes=region.result.outcomes[:1]))
+
+
+def test_quotients_hold_the_true_one_as_often_as_their_parts():
+    """95 % intervals of two independent log-normal ratios, skewed apart, against the truth."""
+    generator = random.Random(0)
+    held = 0
+    for _ in range(2000):
+        parts = []
+        for truth, spread in ((2.0, 0.3), (0.7, 0.1)):
+            ratio = truth * math.exp(generator.gauss(0, spread))
+            wide = math.exp(1.96 * spread)
+            parts.append(Estimate(ratio=ratio, low=ratio / wide, high=ratio * wide))
+        quotient = divide(*parts)
+        held += quotient.low <= 2.0 / 0.7 <= quotient.high
+    assert held / 2000 == pytest.approx(0.95, abs=0.015)
+    open_ended = Estimate(ratio=1.0, low=0.0, high=math.inf)
+    assert divide(open_ended, parts[0]).high == math.inf
 
 
 def test_worst_first_with_numbers_and_versions():

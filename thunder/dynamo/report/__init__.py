@@ -15,7 +15,7 @@
 | `kernel_code`, `highlighting`, `page_view`, `html` | its code, colours, rows, and the file |
 | `contestants`, `display` | who is compared; what a terminal shows |
 | `replay`, `loaded_script` | regions without the model, run again elsewhere |
-| `comparison` | what changed between two reports |
+| `comparison`, `speed_change` | what changed between two reports |
 | `reported_graph`, `scripts`, `timed_script` | a graph as a script |
 | `example_inputs`, `benchmarking` | recorded inputs made again; checked and timed runs |
 """

@@ -1,8 +1,8 @@
 """What changed between two reports: of two versions of torch, two commits, or two replays.
 
-The two were not timed together, so drift does not cancel; see `compare_separate_runs`. A region
-that is slower just as its eager run is slower says something about the machine, not about a
-compiler, and is told apart.
+The two were not timed together, and the machine may have been slower in one of them. A region that
+is slower just as its eager run is says something about the machine, not about a compiler, and is
+told apart; see `speed_change`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ from typing import Any, final
 
 from rich.table import Table
 
-from thunder.benchmark import Measurement, Status, Verdict, compare_separate_runs, verdict
-from thunder.benchmark.records import format_bytes, format_seconds
+from thunder.benchmark import Measurement, Status
+from thunder.benchmark.records import format_bytes
 from thunder.dynamo.report.benchmark_report import BenchmarkReport
 from thunder.dynamo.report.region_record import RegionRecord
+from thunder.dynamo.report.speed_change import SpeedChange, SpeedRun
+
+_EAGER = "eager"
 
 THRESHOLD = 0.1
 """The smallest difference between two runs that counts: processes differ by some percent."""
@@ -34,7 +37,7 @@ class Change(enum.Enum):
     SPLIT = "is split now"
     BREAK = "breaks now"
     MOVED = "has another executor"
-    MACHINE_SLOWER = "is slower, and so is eager"
+    MACHINE_SLOWER = "is slower, perhaps just as eager is"
     FASTER = "is faster"
     SMALLER = "needs less memory"
     WORKS = "works now"
@@ -138,7 +141,8 @@ def compare_reports(
     Args:
         old: The report from before.
         new: The report of now.
-        threshold: The smallest difference in time or memory that counts: 0.1 stands for 10 %.
+        threshold: The smallest difference in time or memory that counts: 0.1 stands for 10 %. Of a
+            time, the whole confidence interval has to lie beyond it.
 
     Returns:
         What failed, became wrong, slower or larger, was newly split, and the reverse.
@@ -248,28 +252,24 @@ def _trouble(region: RegionRecord) -> str:
 
 
 def _speed(old: RegionRecord, new: RegionRecord, threshold: float) -> Iterator[RegionChange]:
-    before, after = _measured(old, old.subject), _measured(new, new.subject)
-    if before is None or after is None or before.timer != after.timer:
+    before, after = _timed(old), _timed(new)
+    if before is None or after is None or before.region.timer != after.region.timer:
         return
-    found = compare_separate_runs(before, after)
-    said = verdict(found, threshold)
-    if not said.shows_difference:
-        return
-    details = (
-        f"{format_seconds(before.median)} -> {format_seconds(after.median)}, "
-        f"{found.ratio:.2f} x ({found.low:.2f} to {found.high:.2f})"
-    )
-    if said is Verdict.FASTER:
-        yield _plain(new.name, Change.FASTER, details)
-        return
-    eager_before, eager_after = _measured(old, "eager"), _measured(new, "eager")
-    if eager_before is not None and eager_after is not None and new.subject != "eager":
-        drift = compare_separate_runs(eager_before, eager_after)
-        details += f"; eager {drift.ratio:.2f} x"
-        if drift.low > 1 and found.ratio < drift.ratio * (1 + threshold):
-            yield _plain(new.name, Change.MACHINE_SLOWER, details)
-            return
-    yield _plain(new.name, Change.SLOWER, details)
+    found = SpeedChange(old=before, new=after)
+    if found.is_slower(threshold):
+        yield _plain(new.name, Change.SLOWER, str(found))
+    elif found.is_faster(threshold):
+        yield _plain(new.name, Change.FASTER, str(found))
+    elif found.may_be_the_machine(threshold):
+        yield _plain(new.name, Change.MACHINE_SLOWER, str(found))
+
+
+def _timed(region: RegionRecord) -> SpeedRun | None:
+    subject = _measured(region, region.subject)
+    if subject is None:
+        return None
+    eager = None if region.subject == _EAGER else _measured(region, _EAGER)
+    return SpeedRun(region=subject, eager=eager)
 
 
 def _memory(old: RegionRecord, new: RegionRecord, threshold: float) -> Iterator[RegionChange]:
