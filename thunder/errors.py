@@ -125,6 +125,24 @@ def end_with_reproducer(error: BaseException) -> bool:
     return reproducer is not None
 
 
+def without_frames(error: BaseException) -> None:
+    """Lets go of the frames that an exception went through, and of those of its causes.
+
+    An exception that is kept for reports would keep every tensor in them. Its text stays.
+
+    Args:
+        error: An exception that nobody will raise again.
+    """
+    seen: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        current = pending.pop()
+        if current is not None and id(current) not in seen:
+            seen.add(id(current))
+            current.__traceback__ = None
+            pending += [current.__cause__, current.__context__]
+
+
 def add_to_message(error: BaseException, reproducer: object) -> None:
     """Adds where the reproducer of a failure is to the error's message.
 

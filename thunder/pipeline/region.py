@@ -12,7 +12,13 @@ from typing import Any, final
 from torch import fx
 
 from thunder.debug import DebugFlag, GraphDump, active, enabled, torch_debug_output
-from thunder.errors import AutogradError, FallbackWarning, ThunderError, add_to_message
+from thunder.errors import (
+    AutogradError,
+    FallbackWarning,
+    ThunderError,
+    add_to_message,
+    without_frames,
+)
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
 from thunder.pipeline.fallback import CONTROL_FLOW, Failure, GuardedGraph
@@ -236,6 +242,7 @@ class CompiledRegion:
         where = f" Reproducer: {script}" if script else ""
         if any(_is_the_same(failure, other) for other in self.failures[:-1]):
             _log.info("%s: the %s graph too: %s", self.name, failure.direction, failure.error)
+            without_frames(failure.error)
             return
         warnings.warn(
             f"{self.name}: the {failure.direction.value} graph could not be used as asked for "
@@ -244,6 +251,8 @@ class CompiledRegion:
             FallbackWarning,
             stacklevel=2,
         )
+        _log.info("%s: %s", self.name, failure.error, exc_info=failure.error)
+        without_frames(failure.error)
 
 
 def _is_the_same(one: Failure, other: Failure) -> bool:

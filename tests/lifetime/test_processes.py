@@ -1,0 +1,87 @@
+"""Compiled objects in other processes, and at the end of this one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from torch import nn
+
+from thunder import thunderfx
+
+ATEN = {"executors": ["aten"]}
+
+
+def double_sine(x):
+    return x.sin() * 2
+
+
+def call(compiled, connection):
+    """Runs in the child: forward, backward, and another shape, which compiles anew."""
+    results = []
+    for size in (3, 5):
+        x = torch.linspace(0, 1, size).requires_grad_()
+        y = compiled(x)
+        (gradient,) = torch.autograd.grad(y.sum(), x)
+        results.append((y.tolist(), gradient.tolist()))
+    connection.send(results)
+
+
+def in_child(method, compiled):
+    here, there = multiprocessing.Pipe()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)
+        child = multiprocessing.get_context(method).Process(target=call, args=(compiled, there))
+        child.start()
+    there.close()
+    try:
+        assert here.poll(120), "the child gives no answer"
+        return here.recv()
+    finally:
+        if child.is_alive():
+            child.join(10)
+        child.kill()
+
+
+def expected(function):
+    here, there = multiprocessing.Pipe()
+    call(function, there)
+    return here.recv()
+
+
+@pytest.mark.parametrize("called", [False, True], ids=["before the first call", "after it"])
+def test_fork(called):
+    f = thunderfx(double_sine, **ATEN)
+    if called:
+        f(torch.linspace(0, 1, 3).requires_grad_()).sum().backward()
+    assert in_child("fork", f) == expected(double_sine)
+
+
+@pytest.mark.slow
+def test_spawn():
+    """A module is pickled without its compiled code, which the child makes anew."""
+    model = nn.Tanh()
+    f = thunderfx(model, **ATEN)
+    f(torch.ones(3))
+    assert in_child("spawn", f) == expected(model)
+
+
+ENDING = """
+import torch, thunder
+model = thunder.thunderfx(torch.nn.Linear(2, 2), executors=["aten"])
+model(torch.ones(1, 2)).sum().backward()
+step = thunder.jit(lambda x: x.sin(), executors=["aten"])
+step(torch.ones(2))
+pending = model(torch.ones(1, 2))
+"""
+
+
+def test_the_end_of_the_process_is_silent():
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
