@@ -44,6 +44,24 @@ def broken():
     raise ValueError("the program itself fails")
 
 number = 3
+
+def scaled(x, *, scale):
+    return x * scale
+
+def both():
+    return (torch.rand(4),), {"scale": 2.0}
+
+def pair(x, options):
+    return x[0] * options["scale"]
+
+def pair_inputs():
+    return ((torch.rand(4),), {"scale": 2.0}), {}
+
+def two_in_a_list():
+    return [(torch.rand(4),), {"scale": 2.0}]
+
+class NotModule:
+    pass
 """
 QUICK = ("--executors", "aten", "--against", "torch.compile:eager", "--seconds", "0.2")
 
@@ -87,6 +105,15 @@ def test_inputs_by_name_and_modules(program, capsys):
     assert "l_x_: cpu f32[4]" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("function", "inputs"),
+    [("scaled", "both"), ("pair", "pair_inputs"), ("pair", "two_in_a_list")],
+)
+def test_a_tuple_and_a_dict_are_positional_and_keyword_arguments(program, capsys, function, inputs):
+    assert main(["report", f"program:{function}", "--inputs", inputs, "--graphs-only"]) == 0
+    assert "1 operator (operator.mul)" in capsys.readouterr().out
+
+
 def test_split_operators_can_fail(program):
     arguments = ["report", f"{program}:alone", "--exclude-ops", "exp", *QUICK, "--no-fusions"]
     assert main([*arguments, "--fail-on", "splits"]) == 1
@@ -101,6 +128,8 @@ def test_split_operators_can_fail(program):
         (["report", "program.py:stp"], "did you mean 'step'"),
         (["report", "program.py:step"], "needs arguments"),
         (["report", "program.py:number"], "cannot be called"),
+        (["report", "program.py:NotModule"], "NotModule is a class"),
+        (["report", "program.py:NotModule", "--inputs", "both"], "name an instance of it"),
         (["report", "program.py:broken"], "the program itself fails"),
         (["report", "program.py:alone", "--executors", "atn"], "aten"),
         (["bench", "program.py"], "defines no make_module"),
@@ -150,6 +179,16 @@ def test_bench_finds_failures(script, capsys):
     arguments = ["bench", script, "--against", "eager,torch.compile:missing", "--seconds", "0.2"]
     assert main(arguments) == 1
     assert "found: failure" in capsys.readouterr().err
+
+
+def test_bench_shows_people_no_line_for_programs(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    arguments = ["bench", script, "--against", "eager", "--seconds", "0.2", "--json", "out.json"]
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "eager" in out and "THUNDER_RESULT" not in out
+    assert json.loads((tmp_path / "out.json").read_text())["compute"] == "forward+backward"
 
 
 def test_bench_runs_forward_where_no_result_requires_grad(tmp_path, capsys):

@@ -44,7 +44,8 @@ def test_words(text, keys):
     ("text", "hint"),
     [
         ("5", "'5' is neither"),
-        ("-1", "is neither"),
+        ("-1", "'-1' is neither"),
+        ("NvFuser-Regoin", "'NvFuser-Regoin' .* did you mean 'nvfuser_region'"),
         ("1;2", "'1;2' is neither"),
         ("on", "'on' is neither"),
         ("trace,nvfuser_regoin", "'nvfuser_regoin' .* did you mean 'nvfuser_region'"),

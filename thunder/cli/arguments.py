@@ -35,7 +35,8 @@ def _report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
     command.add_argument(
         "--inputs",
         metavar="NAME",
-        help="in the same file: the arguments (tuple or dict), or a function that returns them",
+        help="in the same file: the arguments (a tuple, a dict, or a tuple of both), or a function "
+        "that returns them",
     )
     command.add_argument(
         "--graphs-only", action="store_true", help="only graphs and breaks; compile nothing"
@@ -68,7 +69,7 @@ def _bench(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
         help="default: backward too, where a result requires grad",
     )
     command.add_argument("--timer", choices=tuple(script_commands.TIMERS), default="wall")
-    _json(command, "where the result goes")
+    _json(command, "where the result goes; a pipe gets it as a last line as well")
     _seconds(command)
     _fail_on(command)
 

@@ -38,12 +38,14 @@ def find_program(target: str, inputs: str | None) -> ProgramTarget:
     Args:
         target: `train.py:step`, or `package.module:model`. Dots in the name after the colon go
             into attributes.
-        inputs: Name of what it is called with, in the same file: a tuple, list or dict, one
-            tensor, or a function that returns one of these. None for no arguments.
+        inputs: Name of what it is called with, in the same file: a tuple or list of positional
+            arguments, a dict of keyword arguments, both as a tuple of a tuple and a dict, one
+            argument that is none of these, or a function that returns one of all that. None for
+            no arguments.
 
     Raises:
         OptionError: The target is not written so, cannot be found, or needs arguments.
-        NotCallableError: It cannot be called.
+        NotCallableError: It cannot be called, or is a class.
         Exception: What loading the script raises.
     """
     place, colon, name = target.rpartition(":")
@@ -55,16 +57,29 @@ def find_program(target: str, inputs: str | None) -> ProgramTarget:
     function = _attribute(module, name)
     if not callable(function):
         raise NotCallableError(f"{target} is a {type(function).__name__}, which cannot be called")
+    if isinstance(function, type):
+        raise NotCallableError(
+            f"{target} is a class, and calling it only makes an object: name an instance of it, "
+            f"as in `model = {function.__name__}(...)`, or a function"
+        )
     if inputs is None:
         _must_take_nothing(function, target)
         return ProgramTarget(function=function)
     given = _attribute(module, inputs)
     values = given() if callable(given) and not isinstance(given, nn.Module) else given
-    if isinstance(values, Mapping):
-        return ProgramTarget(function=function, kwargs=dict(values))
-    return ProgramTarget(
-        function=function, args=tuple(values) if isinstance(values, tuple | list) else (values,)
-    )
+    args, kwargs = _arguments(values)
+    return ProgramTarget(function=function, args=args, kwargs=kwargs)
+
+
+def _arguments(values: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    match values:
+        case (tuple(args), dict(kwargs)) if type(values) is tuple:
+            return args, kwargs
+        case tuple() | list():
+            return tuple(values), {}
+        case Mapping():
+            return (), dict(values)
+    return (values,), {}
 
 
 def _load(place: str) -> types.ModuleType:

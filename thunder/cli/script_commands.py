@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 
 from thunder.benchmark import Compute, KernelTime, Settings, WallTime, WallTimeWithMemoryUsage
 from thunder.cli.exit_status import ExitStatus
@@ -39,7 +40,8 @@ def bench(options: argparse.Namespace) -> ExitStatus:
         settings=Settings(seconds=options.seconds),
     )
     print(result)
-    print(result.result_line())
+    if not sys.stdout.isatty():  # a line for programs, far too long for people
+        print(result.result_line())
     if options.json:
         write_text(options.json, json.dumps(result.to_json(), indent=1, allow_nan=False) + "\n")
     records = [

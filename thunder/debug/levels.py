@@ -57,7 +57,7 @@ def parse_levels(text: str) -> frozenset[str]:
         >>> sorted(parse_levels("2,check_trace"))
         ['CHECK_TRACE', 'FUSION_REGION', 'TRACE']
     """
-    words = [word.strip().lower().replace("-", "_") for word in text.split(",")]
+    words = [word.strip() for word in text.split(",")]
     return frozenset(key for word in words if word for key in _keys(word))
 
 
@@ -74,7 +74,8 @@ def announced_names() -> list[str]:
     return sorted({point.name.lower().replace("-", "_") for point in points})
 
 
-def _keys(word: str) -> list[str]:
+def _keys(typed: str) -> list[str]:
+    word = typed.lower().replace("-", "_")
     if word == "0":
         return []
     for level in LEVELS:
@@ -82,16 +83,16 @@ def _keys(word: str) -> list[str]:
             return [below.flag.key for below in LEVELS if below.number <= level.number]
     if word in flag_words():
         return [word.upper()]
-    raise DebugFlagError(_unknown(word))
+    raise DebugFlagError(_unknown(typed, word))
 
 
-def _unknown(word: str) -> str:
+def _unknown(typed: str, word: str) -> str:
     flags = flag_words()
     close = nearest(word, [*flags, *(name for level in LEVELS for name in level.words)])
     hint = f"; did you mean {close!r}?" if close else "."
     levels = ", ".join(" or ".join((str(level.number), *level.words)) for level in LEVELS)
     return (
-        f"{word!r} is neither a level nor a debug flag{hint} "
+        f"{typed!r} is neither a level nor a debug flag{hint} "
         f"Levels, each including those below it: 0 (off), {levels}. "
         f"Flags: {', '.join(flags)}. Combine with commas"
     )

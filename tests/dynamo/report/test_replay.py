@@ -9,8 +9,9 @@ import sys
 import pytest
 import torch
 
-from thunder.benchmark import Settings, TorchCompileSpecification
+from thunder.benchmark import Settings, TorchCompileSpecification, WallTime
 from thunder.dynamo.report import fx_report, load_script, run_replay, save_replay
+from thunder.dynamo.report.timed_script import TimedScript
 from thunder.errors import ReproducerError
 
 QUICK = Settings(seconds=0.2)
@@ -44,6 +45,18 @@ def test_a_script_of_it_runs_alone(saved):
     command = [sys.executable, str(saved / "graph0.py")]
     ended = subprocess.run(command, cwd=saved.anchor, capture_output=True, text=True, check=True)
     assert "THUNDER_RESULT {" in ended.stdout
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_only_programs_get_a_line_for_programs(saved, monkeypatch, capsys, terminal):
+    script = load_script(saved / "0" / "graph0_thunder_2.py")
+    run = TimedScript(timer=WallTime(), settings=QUICK)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    only = {"torch_compile": script.compilers["torch.compile (backend=eager)"]}
+    run(script.make_module, script.make_inputs, only, True, script.around)
+    out = capsys.readouterr().out
+    assert "torch_compile: " in out
+    assert ("THUNDER_RESULT {" in out) is not terminal
 
 
 def test_what_cannot_run_is_a_failure_of_its_region(saved):

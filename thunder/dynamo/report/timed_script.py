@@ -41,7 +41,7 @@ class TimedScript:
         backward: bool,
         around: Callable[[], contextlib.AbstractContextManager[Any]],
     ) -> None:
-        """Prints the result for people, and one line for programs; exits with 1 for a bad one.
+        """Prints the result, and into a pipe a line for programs; exits with 1 for a bad one.
 
         Args:
             make_module: Makes the module.
@@ -65,7 +65,9 @@ class TimedScript:
                 timer=self.timer,
                 settings=self.settings,
             )
-        sys.stdout.write(f"{result}\n{result.result_line()}\n")
+        sys.stdout.write(f"{result}\n")
+        if not sys.stdout.isatty():  # far too long for people
+            sys.stdout.write(f"{result.result_line()}\n")
         bad = [one.name for one in result.outcomes if one.measurement is None]
         if bad:
             raise SystemExit(f"not timed: {', '.join(bad)}")
