@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import re
 
@@ -20,13 +22,14 @@ from thunder.dynamo.report import (
     Finding,
     Level,
     fx_report,
+    get_thunder_fxgraph_reports,
     load_script,
     read_report,
     save_failing_repros,
     save_thunderfx_repros,
     thunderfx_benchmark_report,
 )
-from thunder.errors import BenchmarkError
+from thunder.errors import BenchmarkError, OptionError
 
 ATEN = {"executors": ["aten"]}
 QUICK = Settings(seconds=0.2)
@@ -211,3 +214,39 @@ def test_a_graph_whose_results_need_no_gradient_is_run_forward(tmp_path):
     scripts = [graph.write_thunder_repro(tmp_path / "scripts") for graph in paths]
     found = [load_script(script).compute() for script in scripts]
     assert found == [Compute.FORWARD_BACKWARD, Compute.FORWARD]
+
+
+def shown(x, show, settings=1.0):
+    return x * settings if show else x.exp()
+
+
+@pytest.mark.parametrize(
+    ("report", "fn", "shared"),
+    [
+        (thunderfx_benchmark_report, shown, "show"),
+        (save_thunderfx_repros, lambda x, save_fusion: x, "save_fusion"),
+        (get_thunder_fxgraph_reports, lambda x, *, thunder_options: x, "thunder_options"),
+        (fx_report, lambda x, compile_options=None: x, "compile_options"),
+    ],
+)
+def test_a_program_cannot_share_names_with_options(tmp_path, report, fn, shared):
+    folder = [tmp_path] if "folder" in inspect.signature(report).parameters else []
+    words = rf"parameter '{shared}', and so has {report.__name__}: .*functools.partial\("
+    with pytest.raises(OptionError, match=words):
+        report(fn, *folder, torch.rand(4), **{shared: True})
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_partial_or_positions_give_needs_no_name(tmp_path):
+    bound = functools.partial(shown, show=True, settings=3.0)
+    report = report_of(tmp_path / "bound", bound)
+    assert report.program == "shown"
+    assert report.regions[0].operators == {"operator.mul": 1}
+    x = torch.rand(4)
+    quiet = {"settings": QUICK, "show": False, "thunder_options": ATEN}
+    (graph,) = fx_report(shown, x, False).fx_graph_reports
+    assert graph.operators == {"Tensor.exp": 1}
+    positional = thunderfx_benchmark_report(shown, tmp_path / "places", x, False, 1.0, **quiet)
+    assert positional.regions[0].operators == {"Tensor.exp": 1}
+    with pytest.raises(OptionError, match="'settings'"):
+        thunderfx_benchmark_report(shown, tmp_path / "open", x, False, **quiet)

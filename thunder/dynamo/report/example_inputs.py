@@ -18,7 +18,6 @@ from thunder.repro import RecordedInputs
 from thunder.repro.input_source import input_source
 from thunder.repro.inputs import Record, TensorRecord
 from thunder.repro.linking import link, support_names, used_names
-from thunder.repro.surroundings import Surroundings
 
 
 def make_example_inputs(recorded: RecordedInputs) -> list[Any]:
@@ -64,16 +63,6 @@ def surroundings_of(recorded: RecordedInputs) -> Iterator[None]:
         for expression in recorded.surroundings.contexts:
             stack.enter_context(eval(expression, {"torch": torch}))  # written by the recorder
         yield
-
-
-def apply_settings(surroundings: Surroundings) -> None:
-    """Makes the global settings of a recorded call, for processes other than the recording one.
-
-    Args:
-        surroundings: The modes and settings of the call.
-    """
-    lines = ["import torch", *surroundings.imports, *surroundings.settings]
-    exec(compile("\n".join(lines), "<settings>", "exec"), {})
 
 
 def _real_values(recorded: RecordedInputs) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import Folder
 from thunder.dynamo.report.html import save_page
 from thunder.dynamo.report.page_builder import PageBuilder
+from thunder.dynamo.report.program_arguments import refuse_shared_names
 from thunder.dynamo.report.replay import save_replay
 from thunder.dynamo.report.segment import analyze_thunder_splits
 from thunder.environment import environment_report
@@ -156,7 +158,8 @@ def fx_report(
         The report. It keeps the graphs and small copies of their inputs, not the model.
 
     Raises:
-        OptionError: A compile option is unknown or is not torch.compile's.
+        OptionError: A compile option is unknown or is not torch.compile's, or `fn` has a parameter
+            `compile_options`: give that to `fn` with `functools.partial`.
         Exception: What `fn` raises.
 
     Example:
@@ -171,6 +174,7 @@ def fx_report(
         >>> report.dynamo_break_reasons[0].source_line.code
         'torch._dynamo.graph_break()'
     """
+    refuse_shared_names(fx_report, fn, args)
     captured = capture(fn, args, kwargs, compile_options or {})
     return FXReport(
         program=_program_name(fn),
@@ -180,6 +184,7 @@ def fx_report(
 
 
 def _program_name(fn: Callable[..., Any]) -> str:
+    fn = fn.func if isinstance(fn, functools.partial) else fn
     return getattr(fn, "__qualname__", None) or type(fn).__qualname__
 
 

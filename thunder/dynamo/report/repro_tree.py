@@ -8,6 +8,7 @@ from typing import Any
 
 from thunder.benchmark import AbstractCompileSpecification
 from thunder.dynamo.report.graph_report import AbstractGraphReport, Folder
+from thunder.dynamo.report.program_arguments import refuse_shared_names
 from thunder.dynamo.report.report_run import place_of
 from thunder.dynamo.report.segment import ThunderFXGraphReport
 from thunder.dynamo.report.torch_graph_report import AbstractTorchGraphReport
@@ -44,9 +45,11 @@ def save_thunderfx_repros(
         The scripts.
 
     Raises:
-        OptionError: An option is unknown or belongs elsewhere.
+        OptionError: An option is unknown or belongs elsewhere, or `fn` has a parameter of an
+            option's name: give that to `fn` with `functools.partial`.
         ReproducerError: A file cannot be written.
     """
+    refuse_shared_names(save_thunderfx_repros, fn, args)
     reports = get_thunder_fxgraph_reports(
         fn, *args, compile_options=compile_options, thunder_options=thunder_options, **kwargs
     )

@@ -19,6 +19,7 @@ from thunder.dynamo.report.fx_graph import FXGraphReport
 from thunder.dynamo.report.graph_report import Folder
 from thunder.dynamo.report.page_builder import PageBuilder
 from thunder.dynamo.report.program import FXReport, fx_report
+from thunder.dynamo.report.program_arguments import refuse_shared_names
 from thunder.dynamo.report.region_record import Level, RegionRecord
 from thunder.dynamo.report.report_run import ReportRun, failure_of, place_of
 from thunder.dynamo.report.segment import (
@@ -74,7 +75,8 @@ def thunderfx_benchmark_report(
         The report. A key press ends it early, with what there is.
 
     Raises:
-        OptionError: An option is unknown or belongs elsewhere.
+        OptionError: An option is unknown or belongs elsewhere, or `fn` has a parameter of an
+            option's name: give that to `fn` with `functools.partial`.
         ReproducerError: The folder cannot be written.
         Exception: What `fn` raises without being compiled.
 
@@ -88,6 +90,7 @@ def thunderfx_benchmark_report(
         >>> [region.name for region in report.regions]
         ['graph0']
     """
+    refuse_shared_names(thunderfx_benchmark_report, fn, args)
     captured = fx_report(fn, *args, compile_options=compile_options, **kwargs)
     return benchmark_program(
         captured,
@@ -182,7 +185,12 @@ def get_thunder_fxgraph_reports(
 
     Returns:
         One report a graph, in order.
+
+    Raises:
+        OptionError: An option is unknown or belongs elsewhere, or `fn` has a parameter of an
+            option's name.
     """
+    refuse_shared_names(get_thunder_fxgraph_reports, fn, args)
     captured = fx_report(fn, *args, compile_options=compile_options, **kwargs)
     options = thunder_options or {}
     return [analyze_thunder_splits(graph, **options) for graph in captured.fx_graph_reports]
