@@ -6,7 +6,7 @@ decided here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,13 +102,3 @@ class Symbols:
         """Returns the symbols' names and values, in the order of the names."""
         pairs = ((str(symbol), value) for symbol, value in self._values.items())
         return dict(sorted(pairs, key=lambda pair: (len(pair[0]), pair[0])))
-
-
-def symbol_names(sizes: Iterable[Size]) -> set[str]:
-    """Returns the symbols that sizes mention.
-
-    Args:
-        sizes: Any sizes; plain numbers mention none.
-    """
-    texts = (size.text for size in sizes if isinstance(size, SymbolicSize))
-    return {str(symbol) for text in texts for symbol in sympy.sympify(text).free_symbols}

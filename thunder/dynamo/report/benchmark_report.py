@@ -6,32 +6,21 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from pathlib import Path
 from typing import Any, final
 
-from rich import box
 from rich.table import Table
 
-from thunder.benchmark import Outcome
-from thunder.benchmark.records import format_seconds
 from thunder.dynamo.report.html import save_page
 from thunder.dynamo.report.page import Page
 from thunder.dynamo.report.page_timings import page_of_records, with_timings
 from thunder.dynamo.report.region_record import Finding, RegionRecord
+from thunder.dynamo.report.region_table import region_table
 from thunder.errors import BenchmarkError
 from thunder.repro import write_text
 
 FORMAT = "thunder report 1"
 FILE_NAME = "report.json"
-
-_STYLES = {
-    Finding.FAILED: "bold red",
-    Finding.INACCURATE: "bold red",
-    Finding.SLOWER: "yellow",
-    Finding.FASTER: "green",
-    Finding.NONE: "",
-}
 
 
 @final
@@ -67,17 +56,13 @@ class BenchmarkReport:
         """The regions that failed, are inaccurate or slower."""
         return tuple(region for region in self.findings if region.finding.is_bad)
 
-    def table(self) -> Table:
-        """Returns the regions as a rich table."""
-        table = Table(title=f"{self.program}: {_summary(self)}", box=box.SIMPLE_HEAD)
-        for title in _COLUMNS:
-            if title in _NAMES:
-                table.add_column(title, overflow="fold")
-            else:  # a number that is cut off is worse than a name on two lines
-                table.add_column(title, justify="right", no_wrap=True)
-        for region in self.regions:
-            table.add_row(*_row(region), style=_STYLES[region.finding])
-        return table
+    def table(self, *, narrow: bool = False) -> Table:
+        """Returns the regions as a rich table.
+
+        Args:
+            narrow: Leave out what 80 columns have no room for: baselines' times and intervals.
+        """
+        return region_table(f"{self.program}: {_summary(self)}", self.regions, narrow=narrow)
 
     def __str__(self) -> str:
         """Returns a summary, and everything that has to be looked at."""
@@ -180,10 +165,6 @@ def read_report(path: str | os.PathLike[str]) -> BenchmarkReport:
     return BenchmarkReport.from_json(data)
 
 
-_COLUMNS = ("region", "ops", "time", "against", "its time", "ratio", "found")
-_NAMES = ("region", "against")
-
-
 def _summary(report: BenchmarkReport) -> str:
     counts = {
         finding: sum(region.finding is finding for region in report.regions) for finding in Finding
@@ -191,34 +172,3 @@ def _summary(report: BenchmarkReport) -> str:
     found = [f"{n} {finding.value}" for finding, n in counts.items() if n and finding.is_bad]
     early = ", interrupted" if report.interrupted else ""
     return f"{len(report.regions)} regions, {', '.join(found) or 'no problem found'}{early}"
-
-
-def _row(region: RegionRecord) -> list[str]:
-    compared = region.comparison
-    subject = _outcome(region, region.subject)
-    baseline = _outcome(region, compared.baseline) if compared else None
-    ratio = ""
-    if compared is not None:
-        interval = f"{compared.low:.2f} to {compared.high:.2f}"
-        ratio = f"{compared.ratio:.2f} ({interval if isfinite(compared.high) else 'unsure'})"
-    return [
-        region.name,
-        str(sum(region.operators.values())),
-        _time(subject),
-        compared.baseline if compared else "",
-        _time(baseline),
-        ratio,
-        "" if region.finding is Finding.NONE else region.finding.value,
-    ]
-
-
-def _outcome(region: RegionRecord, name: str) -> Outcome | None:
-    if region.result is None:
-        return None
-    return next((one for one in region.result.outcomes if one.name == name), None)
-
-
-def _time(outcome: Outcome | None) -> str:
-    if outcome is None or outcome.measurement is None:
-        return ""
-    return format_seconds(outcome.measurement.median)

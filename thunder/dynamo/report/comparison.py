@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from thunder.benchmark import Measurement, Status
 from thunder.benchmark.records import format_bytes
@@ -118,7 +118,7 @@ class ReportComparison:
 
     def table(self) -> Table:
         """Returns the differences as a rich table."""
-        table = Table("region", "change", "details")
+        table = Table(Column("region", no_wrap=True), "change", "details")
         for change in self.changes:
             style = "red" if change.change.is_regression else ""
             table.add_row(change.region, change.change.value, change.details, style=style)

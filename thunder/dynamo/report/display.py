@@ -48,11 +48,17 @@ def shown_report(show: bool) -> Iterator[Display]:
         display = Display(progress)
         yield display
     if show and display.report is not None:
-        console = Console()
-        # A file has no width, and what Rich takes for it is too narrow for names and numbers.
-        console.print(
-            display.report.table(), width=None if console.is_terminal else _WIDTH_IN_FILES
-        )
+        _print_table(display.report)
+
+
+def _print_table(report: BenchmarkReport) -> None:
+    console = Console()
+    # A file has no width, and what Rich takes for it is too narrow for names and numbers.
+    width = console.width if console.is_terminal else _WIDTH_IN_FILES
+    table = report.table()
+    if console.measure(table).minimum > width:
+        table = report.table(narrow=True)
+    console.print(table, width=width)
 
 
 @contextlib.contextmanager
