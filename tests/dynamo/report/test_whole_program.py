@@ -12,15 +12,23 @@ import torch
 
 from thunder.benchmark import (
     AbstractCompileSpecification,
+    BenchmarkResult,
+    Comparison,
     Compute,
+    Measurement,
+    Outcome,
     Settings,
+    Status,
     ThunderCompileSpecification,
     TorchCompileSpecification,
     TorchEagerSpecification,
+    Verdict,
 )
 from thunder.dynamo.report import (
+    BenchmarkReport,
     Finding,
     Level,
+    RegionRecord,
     fx_report,
     get_thunder_fxgraph_reports,
     load_script,
@@ -29,6 +37,7 @@ from thunder.dynamo.report import (
     save_thunderfx_repros,
     thunderfx_benchmark_report,
 )
+from thunder.dynamo.report.display import shown_report
 from thunder.errors import BenchmarkError, OptionError
 
 ATEN = {"executors": ["aten"]}
@@ -138,6 +147,76 @@ def test_fusions_are_compared_with_eager_where_inductor_has_them(tmp_path):
 def test_table_is_shown_when_asked(tmp_path, capsys):
     report_of(tmp_path, torch.sin, show=True)
     assert "graph0" in capsys.readouterr().out
+
+
+def measured_region(name, level, baseline):
+    outcomes = tuple(
+        Outcome(
+            name=way,
+            status=Status.MEASURED,
+            measurement=Measurement(name=way, timer="wall time", samples=(seconds,)),
+        )
+        for way, seconds in ((baseline, 35.3e-6), ("thunder", 98.3e-6))
+    )
+    compared = Comparison(
+        baseline=baseline,
+        candidate="thunder",
+        ratio=12.83,
+        low=11.34,
+        high=13.63,
+        confidence=0.99,
+        threshold=0.03,
+        verdict=Verdict.SLOWER,
+        rounds=9,
+    )
+    result = BenchmarkResult(compute="forward", outcomes=outcomes, comparisons=(compared,))
+    return RegionRecord(
+        name=name,
+        level=level,
+        executor="thunder",
+        operators={"sin": 122},
+        subject="thunder",
+        result=result,
+    )
+
+
+@pytest.mark.parametrize("baseline", ["torch.compile", "torch.compile (backend=eager)"])
+@pytest.mark.parametrize(("columns", "intervals"), [(80, False), (115, True)])
+def test_table_keeps_names_and_numbers_whole(monkeypatch, capsys, baseline, columns, intervals):
+    """Of each name the table shows what it adds to that of the graph or segment around it."""
+    names = [
+        ("graph0", Level.GRAPH),
+        ("graph0_thunder_0", Level.SEGMENT),
+        ("graph0_thunder_0_inductorFusion0_forward", Level.FUSION),
+        ("graph0_thunder_0_inductorFusion0_backward", Level.FUSION),
+        ("graph0_thunder_2", Level.SEGMENT),
+        ("graph1", Level.GRAPH),
+    ]
+    regions = tuple(measured_region(name, level, baseline) for name, level in names)
+    report = BenchmarkReport(program="step", environment={}, breaks=[], regions=regions)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("NO_COLOR", "1")
+    with shown_report(True) as display:
+        display.report = report
+    out = re.sub(r"\x1b\[[^a-zA-Z]*[a-zA-Z]", "", capsys.readouterr().out)
+    lines = [line for line in out.splitlines() if "98.3 us" in line]
+    assert [re.split(r"  +", line.strip())[:3] for line in lines] == [
+        [name, "122", "98.3 us"]
+        for name in (
+            "graph0",
+            "thunder_0",
+            "inductorFusion0_forward",
+            "inductorFusion0_backward",
+            "thunder_2",
+            "graph1",
+        )
+    ]
+    indents = [len(line) - len(line.lstrip()) for line in lines]
+    assert [indent - indents[0] for indent in indents] == [0, 2, 4, 4, 2, 0]
+    assert all("12.83" in line and "slower" in line for line in lines)
+    assert all(("(11.34 to 13.63)" in line) is intervals for line in lines)
+    assert max(map(len, out.splitlines())) <= columns
 
 
 def test_repros_of_everything(tmp_path):

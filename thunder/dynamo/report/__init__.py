@@ -10,7 +10,8 @@
 | `fusion`, `fusion_specification` | `ThunderFusionReport`: one region of one executor |
 | `partition_inputs`, `window_offsets` | what segments and fusions are called with |
 | `whole_program`, `repro_tree`, `program_arguments` | helpers that go through a whole program |
-| `report_run`, `region_record`, `region_table`, `benchmark_report` | its benchmark: run, records, table, JSON |
+| `report_run`, `region_record`, `benchmark_report` | its benchmark: run, records and JSON |
+| `region_table` | its benchmark as a table |
 | `page`, `page_builder`, `page_timings` | what is on the HTML page, made from reports |
 | `kernel_code`, `highlighting`, `page_view`, `html` | its code, colours, rows, and the file |
 | `contestants`, `display` | who is compared; what a terminal shows |

@@ -13,6 +13,7 @@ from thunder.benchmark import ProgressHook, RichProgress
 from thunder.dynamo.report.benchmark_report import BenchmarkReport
 
 _WIDTH_IN_FILES = 120
+_NO_LIMIT = 10_000
 
 
 @final
@@ -56,7 +57,8 @@ def _print_table(report: BenchmarkReport) -> None:
     # A file has no width, and what Rich takes for it is too narrow for names and numbers.
     width = console.width if console.is_terminal else _WIDTH_IN_FILES
     table = report.table()
-    if console.measure(table).minimum > width:
+    unlimited = console.options.update(width=_NO_LIMIT)
+    if console.measure(table, options=unlimited).minimum > width:
         table = report.table(narrow=True)
     console.print(table, width=width)
 
