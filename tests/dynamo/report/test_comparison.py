@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 import random
 from dataclasses import replace
 
 import pytest
+from rich.console import Console
 
 from thunder.benchmark import (
     BenchmarkResult,
@@ -212,3 +214,18 @@ def test_worst_first_with_numbers_and_versions():
     assert "1.5" in compared.changes[0].details
     assert "3 changed for the worse" in str(compared)
     assert compared.to_json()["changes"][0]["regression"] is True
+
+
+def test_table_keeps_names_and_details_whole():
+    name = "graph0_thunder_0_inductorFusion0_backward"
+    old, new = (
+        replace(made, regions=(replace(made.regions[0], name=name),))
+        for made in (report(), report(split_reasons=("excluded op: sinc is in exclude_ops",)))
+    )
+    console = Console(width=80, file=io.StringIO())
+    with console.capture() as captured:
+        console.print(compare_reports(old, new).table())
+    (line, *more) = [each for each in captured.get().splitlines() if each.startswith("│")]
+    assert name in line
+    words = " ".join(each.split("│")[2].strip() for each in (line, *more))
+    assert words == "is split now: excluded op: sinc is in exclude_ops"

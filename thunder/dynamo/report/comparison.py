@@ -76,9 +76,14 @@ class RegionChange:
     change: Change
     details: str
 
+    @property
+    def words(self) -> str:
+        """What changed, without the region's name."""
+        return f"{self.change.value}: {self.details}".removesuffix(": ")
+
     def __str__(self) -> str:
         """Returns one line."""
-        return f"{self.region} {self.change.value}: {self.details}".removesuffix(": ")
+        return f"{self.region} {self.words}"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields, ready for JSON."""
@@ -118,10 +123,10 @@ class ReportComparison:
 
     def table(self) -> Table:
         """Returns the differences as a rich table."""
-        table = Table(Column("region", no_wrap=True), "change", "details")
+        table = Table(Column("region", no_wrap=True), Column("change", overflow="fold"))
         for change in self.changes:
             style = "red" if change.change.is_regression else ""
-            table.add_row(change.region, change.change.value, change.details, style=style)
+            table.add_row(change.region, change.words, style=style)
         return table
 
     def to_json(self) -> dict[str, Any]:
