@@ -135,10 +135,6 @@ class ThunderFusionReport(AbstractGraphReport):
             notes=notes,
         )
 
-    def run_inductor_repro(self, *, check_consistency: bool = False) -> Any:
-        """Runs the region once with Inductor; see `run_repro`."""
-        return self.run_repro(TorchInductorSpecification(), check_consistency=check_consistency)
-
     def run_nvfuser_repro(self, *, check_consistency: bool = False) -> Any:
         """Runs the region once with nvFuser; see `run_repro`.
 
