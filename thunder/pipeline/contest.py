@@ -59,7 +59,7 @@ _REPEATABLE = ("aten", "prims")
 user's more often than the program does could hang or change it."""
 
 _HOPELESS = 5.0
-"""How many times slower than the fastest so far an entrant is not timed again."""
+"""How many times slower than the fastest an entrant is not timed again after the warm-up."""
 
 Lower = Callable[[CompileOptions], LoweredGraph]
 
@@ -172,7 +172,7 @@ class Contest:
         return "" if verdict.accurate else f"is not accurate ({verdict.wrong[0]})"
 
     def _times(self, runs: Mapping[str, Run], inputs: Sequence[Any]) -> dict[str, float]:
-        """Returns the median milliseconds of each, run in turns; of the hopeless, one run's.
+        """Returns the median milliseconds of each, run in turns; the hopeless have few runs.
 
         torch's benchmarkers cannot give each run fresh inputs, which graphs need that write to
         theirs: a second run on spoilt indices would read anywhere.
@@ -185,7 +185,8 @@ class Contest:
         for _ in range(_WARM_UP_ROUNDS + _ROUNDS):
             best = min((min(times) for times in found.values() if times), default=math.inf)
             for name, run in runs.items():
-                if not found[name] or min(found[name]) <= _HOPELESS * best:
+                # One run may be slow for reasons of the machine's, three hardly are.
+                if len(found[name]) < _WARM_UP_ROUNDS or min(found[name]) <= _HOPELESS * best:
                     found[name].append(_time(run, self._fresh(inputs), devices))
             if time.perf_counter() > deadline:
                 break
