@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
-from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 
@@ -82,5 +81,4 @@ class RichProgress:
     def __call__(self, event: ProgressEvent) -> None:
         """Shows the event."""
         done = 1.0 if event.step is Step.DONE else event.fraction
-        words = escape(f"{self._title}: {event}")
-        self._display.update(self._task, description=words, completed=done)
+        self._display.update(self._task, description=f"{self._title}: {event}", completed=done)

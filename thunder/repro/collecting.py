@@ -91,7 +91,7 @@ class SourceCollector:
 
     def imports(self) -> tuple[str, ...]:
         """Returns the import statements, sorted; notes those that another place may lack."""
-        modules = self.names.imported()
+        modules = sorted(self.names.modules)
         for module in modules:
             if not is_installed(module):
                 self.note(

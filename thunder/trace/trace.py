@@ -14,7 +14,6 @@ from typing import Any, final
 
 from torch import fx
 
-from thunder.debug.directory import Directory
 from thunder.trace.bound_symbol import BoundSymbol, bound_symbols
 from thunder.trace.printer import Program, print_function, print_program
 from thunder.trace.targets import FusedRegion
@@ -124,21 +123,15 @@ class TraceCtx:
         """Writes the program to a file.
 
         Args:
-            path: The file; it is replaced at once or not at all. Its folder is made when it is
-                missing.
+            path: The file; it is replaced at once or not at all.
 
         Returns:
             The path.
-
-        Raises:
-            OSError: It cannot be written.
         """
         target = Path(path)
-        folder = Directory.create(target.parent)
-        try:
-            folder.write(target.name, self.python().encode())
-        finally:
-            folder.close()
+        temporary = target.with_name(f".{target.name}.partial")
+        temporary.write_text(self.python(), encoding="utf-8")
+        temporary.replace(target)
         return target
 
     def _program(self, *, boxed: bool = False) -> Program:
@@ -159,7 +152,7 @@ _program_numbers = itertools.count()
 
 
 def _context(program: Program) -> dict[str, Any]:
-    roots = {module.partition(".")[0] for module in program.names.imported()}
+    roots = {module.partition(".")[0] for module in program.names.modules}
     context: dict[str, Any] = {root: sys.modules[root] for root in sorted(roots)}
     for name, value in program.names.objects.items():
         context[name] = value.compiled if isinstance(value, FusedRegion) else value
