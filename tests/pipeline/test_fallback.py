@@ -179,3 +179,14 @@ def test_nothing_is_warned_of_when_nothing_fails():
         warnings.simplefilter("error")
         got = run(torch.compile(function, backend=backend))
     torch.testing.assert_close(got, run(function))
+
+
+def test_a_kernel_that_returns_another_dtype_than_its_fake_is_no_fault():
+    """Layer normalization of bfloat16 by float32 weights returns float32 statistics on a CPU."""
+    norm = torch.nn.LayerNorm(8)
+    x = torch.randn(2, 8, dtype=torch.bfloat16, requires_grad=True)
+    backend = ThunderCompiler(executors=["aten"], on_failure="raise")
+    got = torch.compile(norm, backend=backend)(x)
+    torch.testing.assert_close(got, norm(x))
+    gradients = torch.autograd.grad(got.sum(), (x, norm.weight))
+    torch.testing.assert_close(gradients, torch.autograd.grad(norm(x).sum(), (x, norm.weight)))

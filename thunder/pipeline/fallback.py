@@ -82,6 +82,7 @@ class GuardedGraph:
         self._boxed_call = True  # torch's mark for the one-list calling convention
         self.calls = 0
         self._promised = promised_outputs(request.graph_module.graph)
+        self._is_transformed = False
         self._contest = contest_over(request, options)
         self._ways = _ways(options if self._contest is None else self._contest.options)
         self._pristine: GraphRequest | None = request
@@ -119,6 +120,7 @@ class GuardedGraph:
                 failed = ("compile", way, error)
                 continue
             self._way = way
+            self._is_transformed = bool(options.transforms)
             return self._told(lowered, options)
 
     def _report(self, stage: str, way: str, error: Exception, next_way: str | None) -> None:
@@ -169,7 +171,10 @@ class GuardedGraph:
                     require_faithful_stages(self._lowered.traces, inputs)
                 with self._around_first_run():
                     outputs = run_checked(
-                        self._lowered.traces[-1], self._lowered.run, inputs, self._promised
+                        self._lowered.traces[-1],
+                        self._lowered.run,
+                        inputs,
+                        self._promised if self._is_transformed else None,
                     )
             except torch.OutOfMemoryError:
                 raise
