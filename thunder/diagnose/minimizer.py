@@ -225,7 +225,11 @@ class _Search:
         if torch.cuda.is_initialized():
             return InProcess(answer)
         return Forked(
-            answer, count=_WORKERS, timeout=self._timeout, answers_a_worker=answers_a_worker
+            answer,
+            count=_WORKERS,
+            timeout=self._timeout,
+            answers_a_worker=answers_a_worker,
+            say=self._display.say,
         )
 
     def _show(self, piece: Piece) -> None:
@@ -240,6 +244,11 @@ def _require_failure(original: Finding, check: str | UserCheck | None) -> None:
         kinds = named[check] if isinstance(check, str) else (Kind.HOLDS,)
     if original.kind in kinds:
         return
+    if original.kind is Kind.UNANSWERED:
+        raise ReproducerError(
+            f"the whole graph was not examined: {original.text}. End other threads that compile "
+            "or show progress, and try again"
+        )
     what = f"{original.kind.value}: {original.text}".removesuffix(": ")
     raise ReproducerError(
         f"the whole graph does not fail in the way that is looked for; it {what}. With other "
