@@ -15,8 +15,10 @@ import thunder.debug
 import thunder.dynamo
 from tests.diagnose import faults
 from tests.diagnose.models import Model
-from thunder.diagnose import minimize, scripts
+from thunder.diagnose import minimize, minimizer, scripts
 from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.problem import Problem
+from thunder.diagnose.shrinking import Shrinker
 from thunder.diagnose.workers import Forked
 from thunder.dynamo import get_subgraph_info
 from thunder.errors import OptionError, ReproducerError
@@ -200,9 +202,7 @@ def test_a_script_becomes_a_smaller_script_that_fails_alike(tmp_path, importable
 
 INTERRUPTED = """
 import time, torch
-from thunder.diagnose import minimize, scripts
-from thunder.diagnose.finding import Finding, Kind
-from thunder.diagnose.workers import Forked
+from thunder.diagnose import minimize
 
 def check(graph_module, inputs):
     time.sleep(0.3)
@@ -286,8 +286,32 @@ def _chain_of_sines(x):
     return x.relu()
 
 
-def _interrupt(*arguments, **options):
-    raise KeyboardInterrupt
+def _interrupt_once(monkeypatch, owner, name, when=lambda *arguments: True):
+    """Lets the first call, in this process, end as by Ctrl-C."""
+    original, pid, calls = getattr(owner, name), os.getpid(), []
+
+    def interrupted(*arguments, **options):
+        if os.getpid() == pid and not calls and when(*arguments):
+            calls.append(name)
+            raise KeyboardInterrupt
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, interrupted)
+    return calls
+
+
+def _refuse(x):
+    raise ValueError("no")
+
+
+def _minimize_sines(**options):
+    return minimize(
+        fx.symbolic_trace(_chain_of_sines),
+        inputs=[torch.ones(2)],
+        compile_options={"executors": [OperatorExecutor("bad", {"aten.relu": _refuse}), "aten"]},
+        progress=False,
+        **options,
+    )
 
 
 @pytest.mark.parametrize("where", ["confirming", "searching again"])
@@ -311,22 +335,100 @@ def test_ctrl_c_after_the_search_keeps_what_was_found(where, monkeypatch):
         check=lambda graph_module, inputs: "relu" in graph_module.code,
         progress=False,
     )
-    assert result.interrupted and "relu" in result.graph_module.code
+    assert result.interrupted
     assert result.nodes_after == 3
+    assert "relu" in result.graph_module.code
+    assert "\nnot confirmed: it failed in a process that had run other pieces" in str(result)
 
 
-def test_ctrl_c_while_the_script_is_run_leaves_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(scripts, "verify", _interrupt)
+@pytest.mark.parametrize(
+    ("owner", "name", "when", "confirmed"),
+    [
+        (minimizer.Display, "say", lambda self, words: "operators" in words, False),
+        (Shrinker, "_reduce", lambda self, *rest: self.best is not None, False),
+        (Forked, "close", lambda self: True, False),
+        (Problem, "build", lambda *rest: True, True),
+    ],
+)
+def test_ctrl_c_anywhere_in_a_search_keeps_what_was_found(
+    owner, name, when, confirmed, monkeypatch
+):
+    calls = _interrupt_once(monkeypatch, owner, name, when)
+    result = _minimize_sines(script=False)
+    assert calls
+    assert result.interrupted
+    assert (result.confirmed, result.failure) == (confirmed, "ValueError: no")
+    assert "relu" in _operators(result)
 
-    def relu(x):
-        raise ValueError("no")
 
-    result = minimize(
-        fx.symbolic_trace(_chain_of_sines),
-        inputs=[torch.ones(2)],
-        compile_options={"executors": [OperatorExecutor("bad", {"aten.relu": relu}), "aten"]},
-        folder=tmp_path,
-        progress=False,
-    )
-    assert result.script is not None and result.script.exists()
+def test_ctrl_c_before_anything_is_found_writes_nothing(tmp_path, monkeypatch):
+    calls = _interrupt_once(monkeypatch, Forked, "ask")
+    with pytest.raises(KeyboardInterrupt):
+        _minimize_sines(folder=tmp_path)
+    assert calls
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "when"),
+    [
+        (scripts, "make_folder", lambda *rest: True),
+        (scripts, "record_inputs", lambda *rest: True),
+        (scripts, "module_source", lambda *rest: True),
+        (Path, "replace", lambda self, target: Path(target).suffix == ".py"),
+        (scripts, "verify", lambda *rest: True),
+    ],
+)
+def test_ctrl_c_while_the_script_is_written_or_run_leaves_it_whole(
+    owner, name, when, tmp_path, monkeypatch
+):
+    calls = _interrupt_once(monkeypatch, owner, name, when)
+    result = _minimize_sines(folder=tmp_path)
+    assert calls
+    assert result.verdict is not None
     assert result.verdict.status is Status.NOT_RUN
+    assert list(tmp_path.iterdir()) == [result.script]
+    text = result.script.read_text()
+    compile(text, "script", "exec")
+    assert "# Verdict: not run: interrupted before it had run in a fresh process\n" in text
+
+
+INTERRUPTED_LATE = """
+import time, torch
+from thunder.diagnose import minimize
+from thunder.executors import OperatorExecutor
+
+def refuse(x):
+    time.sleep(1.0)
+    raise ValueError("no")
+
+bad = OperatorExecutor("bad", {"aten.relu": refuse})
+graph = torch.fx.symbolic_trace(lambda x: x.exp().sin().relu())
+options = {"executors": [bad, "aten"]}
+print(minimize(graph, inputs=[torch.ones(2)], compile_options=options, folder="."))
+"""
+
+
+def test_ctrl_c_in_a_terminal_after_the_search_writes_the_script(tmp_path):
+    """The signal goes to all processes of the terminal's group."""
+    with subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED_LATE],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        start_new_session=True,
+    ) as child:
+        assert child.stderr is not None
+        for line in child.stderr:
+            if "1 operators, 1 results" in line:
+                break
+        os.killpg(child.pid, signal.SIGINT)
+        output, errors = child.communicate(timeout=60)
+    assert child.returncode == 0, errors
+    assert "interrupted; this is the smallest so far\nnot confirmed" in output
+    assert [path.name for path in tmp_path.iterdir()] == ["graph_minimal.py"]
+    text = (tmp_path / "graph_minimal.py").read_text()
+    assert "# Note: not confirmed: it failed in a process that had run other pieces" in text
+    assert "Traceback" not in errors

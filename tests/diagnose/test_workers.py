@@ -1,6 +1,7 @@
 """Workers answer, crash and are replaced."""
 
 import math
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 
 import pytest
 
+from thunder.diagnose import workers as workers_module
 from thunder.diagnose.finding import Finding, Kind
 from thunder.diagnose.workers import Forked, InProcess
 
@@ -108,3 +110,66 @@ def test_a_worker_that_is_killed_takes_no_lock_along():
     )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) == pytest.approx(math.sin(1.0))
+
+
+def test_a_wait_for_a_shared_lock_is_no_answer_and_the_question_is_asked_again():
+    """Here the lock is given back when the first waits are noticed."""
+    lock = multiprocessing.get_context("fork").Lock()
+    said = []
+
+    def answer(question):
+        with lock:
+            return Finding(kind=Kind.FAILS if question == "yes" else Kind.PASSES)
+
+    def say(words):
+        if not said:
+            lock.release()
+        said.append(words)
+
+    lock.acquire()
+    with Forked(answer, count=2, timeout=0.3, say=say) as pool:
+        found = pool.first(["no", "yes", "no"], _fails)
+    assert found is not None
+    assert found[0] == 1
+    assert said[0] == (
+        "a worker waits for a lock that processes share (multiprocessing.synchronize); "
+        "its question is asked again"
+    )
+
+
+def test_a_lock_that_is_never_given_back_is_no_answer_either():
+    lock = multiprocessing.get_context("fork").Lock()
+
+    def answer(question):
+        with lock:
+            return Finding(kind=Kind.PASSES)
+
+    lock.acquire()
+    with Forked(answer, count=1, timeout=0.2) as pool:
+        finding = pool.ask("x")
+    assert (finding.kind, pool.asked) == (Kind.UNANSWERED, 3)
+    assert not finding.is_like(Finding(kind=Kind.TIMES_OUT))
+
+
+@pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (lambda: time.sleep(60), "a worker did not start in 0.3 s"),
+        (lambda: os._exit(5), "a worker ended at its start: exit status 5"),
+    ],
+)
+def test_a_worker_that_does_not_start_is_no_answer(start, text, monkeypatch):
+    monkeypatch.setattr(workers_module, "_own_locks", start)
+    monkeypatch.setattr(workers_module, "_START_SECONDS", 0.3)
+    with Forked(_answer, count=1, timeout=5.0) as pool:
+        finding = pool.ask("yes")
+    assert (finding.kind, finding.text) == (Kind.UNANSWERED, text)
+
+
+def test_a_long_wait_is_spoken_of(monkeypatch):
+    monkeypatch.setattr(workers_module, "_SAY_SECONDS", 0.3)
+    said = []
+    with Forked(_answer, count=1, timeout=1.0, say=said.append) as pool:
+        assert pool.ask("sleep").kind is Kind.TIMES_OUT
+    assert said
+    assert set(said) <= {f"no answer for {seconds} s, 1 s at most" for seconds in range(3)}

@@ -13,6 +13,7 @@
 | `recording` | graphs run in eager mode, and what they were called with |
 | `localizing` | from a wrong stage to the operator |
 | `display` | how far a search is |
+| `interruption` | what Ctrl-C does not stop |
 """
 
 from thunder.diagnose.divergence import Divergence as Divergence

@@ -23,6 +23,8 @@ class Kind(enum.Enum):
     TIMES_OUT = "does not end in time"
     CHECK_FAILS = "makes the check itself fail"
     IMPOSSIBLE = "cannot be run alone"
+    UNANSWERED = "was not examined"
+    """The process that should have examined it failed for reasons of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

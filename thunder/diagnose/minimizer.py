@@ -18,6 +18,7 @@ from thunder.debug import debug_folder
 from thunder.diagnose.display import Display
 from thunder.diagnose.examination import Examination, Query, UserCheck
 from thunder.diagnose.finding import Finding, Kind
+from thunder.diagnose.interruption import completed
 from thunder.diagnose.problem import Piece, Problem
 from thunder.diagnose.scripts import write_minimal_script
 from thunder.diagnose.shrinking import Shrinker
@@ -31,6 +32,7 @@ Check = NamedCheck | UserCheck
 _WORKERS = 2
 _START_SECONDS = 20.0
 """What starting torch may take: a script that hangs does so for longer."""
+_UNCONFIRMED = "not confirmed: it failed in a process that had run other pieces before"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +50,7 @@ class MinimizeResult:
         script: The script that shows the failure; None where none was written.
         verdict: What running the script in a fresh process showed; None when there is none.
         interrupted: Whether Ctrl-C ended the search.
+        confirmed: Whether the graph failed in a worker that had run nothing else.
     """
 
     graph_module: fx.GraphModule
@@ -60,6 +63,7 @@ class MinimizeResult:
     script: Path | None = None
     verdict: Verdict | None = None
     interrupted: bool = False
+    confirmed: bool = True
 
     def __str__(self) -> str:
         """A summary for a terminal."""
@@ -67,6 +71,8 @@ class MinimizeResult:
         lines = [f"{head} in {self.seconds:.1f} s, {self.queries} pieces tried", self.failure]
         if self.interrupted:
             lines.append("interrupted; this is the smallest so far")
+        if not self.confirmed:
+            lines.append(_UNCONFIRMED)
         if self.script is not None:
             lines.append(f"{self.script} ({self.verdict})")
         return "\n".join(lines)
@@ -106,9 +112,11 @@ def minimize(
         timeout: Seconds that one piece may take.
 
     Returns:
-        The smallest graph found. Ctrl-C ends the search and returns the smallest so far.
+        The smallest graph found. Ctrl-C ends the search and returns the smallest so far, with its
+        script. A second Ctrl-C ends the run of the script in a fresh process.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C came before there was a piece that fails.
         OptionError: `check` is none of these.
         ReproducerError: The target is nothing that can be minimized, or does not fail.
 
@@ -149,7 +157,6 @@ class _Search:
     def __init__(
         self, target: Target, check: Check | None, display: Display, timeout: float
     ) -> None:
-        self.finding = Finding(kind=Kind.PASSES)
         self._target = target
         self._check = check
         self._display = display
@@ -163,16 +170,27 @@ class _Search:
             user_check=check if callable(check) else None,
         )
         self._asked = 0
-        self._interrupted = False
+        self._searches: list[Shrinker] = []
+        self._confirmed = False
+
+    @property
+    def finding(self) -> Finding:
+        """What the smallest piece showed."""
+        found = self._found
+        return found.finding if found is not None else Finding(kind=Kind.PASSES)
 
     def run(self) -> MinimizeResult:
         started = time.monotonic()
-        with self._display.shown(f"{self._problem.size} nodes, running the whole graph"):
-            piece = self._shrink(None)
-            if not self._interrupted:
-                piece = self._confirmed(piece)
-        with self._target.around():
-            graph_module, inputs = self._problem.build(piece)
+        interrupted = False
+        try:
+            with self._display.shown(f"{self._problem.size} nodes, running the whole graph"):
+                self._search()
+        except KeyboardInterrupt:
+            if self._found is None:
+                raise
+            interrupted = True
+            self._display.say("interrupted, keeping the smallest so far; once more stops it")
+        (graph_module, inputs), again = completed(self._build)
         return MinimizeResult(
             graph_module=graph_module,
             inputs=tuple(inputs),
@@ -181,35 +199,40 @@ class _Search:
             nodes_after=len(graph_module.graph.nodes),
             queries=self._asked,
             seconds=time.monotonic() - started,
-            interrupted=self._interrupted,
+            interrupted=interrupted or again,
+            confirmed=self._confirmed or self._found is not self._searches[0],
         )
 
-    def _confirmed(self, piece: Piece) -> Piece:
-        """Returns a piece that fails in a worker of its own; when interrupted, the one found."""
-        try:
-            with self._workers(1) as workers:
-                query = Query(piece, self.finding.kind is Kind.INACCURATE)
-                if workers.ask(query).is_like(self.finding):
-                    return piece
+    @property
+    def _found(self) -> Shrinker | None:
+        """The search that found a piece; a later one counts more, whose workers are fresh."""
+        return next((one for one in reversed(self._searches) if one.best is not None), None)
+
+    def _build(self) -> tuple[fx.GraphModule, list[Any]]:
+        assert self._found is not None
+        assert self._found.best is not None
+        with self._target.around():
+            return self._problem.build(self._found.best)
+
+    def _search(self) -> None:
+        piece = self._shrink(None)
+        with self._workers(1) as workers:
+            answer = workers.ask(Query(piece, self.finding.kind is Kind.INACCURATE))
+        self._confirmed = answer.is_like(self.finding)
+        if not self._confirmed and answer.kind is not Kind.UNANSWERED:
             # An earlier piece left something behind in its worker.
-            return self._shrink(1)
-        except KeyboardInterrupt:
-            self._interrupted = True
-            return piece
+            self._shrink(1)
 
     def _shrink(self, answers_a_worker: int | None) -> Piece:
         with self._workers(answers_a_worker) as workers:
-            named = {"error": False, "accuracy": True}
-            accuracy = named[self._check] if isinstance(self._check, str) else None
-            original = workers.ask(Query(None, accuracy))
-            _require_failure(original, self._check)
-            shrinker = Shrinker(self._problem, workers, original, self._show)
             try:
+                named = {"error": False, "accuracy": True}
+                accuracy = named[self._check] if isinstance(self._check, str) else None
+                original = workers.ask(Query(None, accuracy))
+                _require_failure(original, self._check)
+                shrinker = Shrinker(self._problem, workers, original, self._show)
+                self._searches.append(shrinker)
                 shrinker.run()
-            except KeyboardInterrupt:
-                self._interrupted = True
-                if shrinker.best is None:
-                    raise
             finally:
                 self._asked += workers.asked
         if shrinker.best is None:
@@ -217,7 +240,6 @@ class _Search:
                 f"no piece of the graph fails as the whole does ({original.text}): the failure "
                 "may need the form of its results, or come and go"
             )
-        self.finding = shrinker.finding
         return shrinker.best
 
     def _workers(self, answers_a_worker: int | None) -> AbstractWorkers[Query]:
@@ -225,7 +247,11 @@ class _Search:
         if torch.cuda.is_initialized():
             return InProcess(answer)
         return Forked(
-            answer, count=_WORKERS, timeout=self._timeout, answers_a_worker=answers_a_worker
+            answer,
+            count=_WORKERS,
+            timeout=self._timeout,
+            answers_a_worker=answers_a_worker,
+            say=self._display.say,
         )
 
     def _show(self, piece: Piece) -> None:
@@ -240,6 +266,11 @@ def _require_failure(original: Finding, check: str | UserCheck | None) -> None:
         kinds = named[check] if isinstance(check, str) else (Kind.HOLDS,)
     if original.kind in kinds:
         return
+    if original.kind is Kind.UNANSWERED:
+        raise ReproducerError(
+            f"the whole graph was not examined: {original.text}. End other threads that compile "
+            "or show progress, and try again"
+        )
     what = f"{original.kind.value}: {original.text}".removesuffix(": ")
     raise ReproducerError(
         f"the whole graph does not fail in the way that is looked for; it {what}. With other "
@@ -268,6 +299,7 @@ def _with_script(
     wanted = folder or target.folder or debug_folder()
     if wanted is None:
         return result
+    notes = (f"{result.nodes_before} -> {result.nodes_after} nodes",)
     path, verdict = write_minimal_script(
         title=f"The smallest part of {target.name} that fails as the whole does",
         graph_module=result.graph_module,
@@ -277,6 +309,6 @@ def _with_script(
         folder=wanted,
         stem=f"{target.name}_minimal",
         around=target.around,
-        notes=(f"{result.nodes_before} -> {result.nodes_after} nodes",),
+        notes=notes if result.confirmed else (*notes, _UNCONFIRMED),
     )
     return dataclasses.replace(result, script=path, verdict=verdict)

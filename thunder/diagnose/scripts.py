@@ -6,12 +6,14 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from torch import fx
 
 from thunder.debug.variables import REPRODUCERS
+from thunder.diagnose.interruption import completed
 from thunder.repro import (
     CompileSource,
     Expectation,
@@ -23,6 +25,8 @@ from thunder.repro import (
     record_inputs,
     verify,
 )
+
+_INTERRUPTED = Verdict(Status.NOT_RUN, "interrupted before it had run in a fresh process")
 
 
 def write_minimal_script(
@@ -52,15 +56,18 @@ def write_minimal_script(
         notes: Sentences for the reader.
 
     Returns:
-        The script, and what running it in a fresh process showed. Ctrl-C leaves the script.
+        The script, and what running it in a fresh process showed. Ctrl-C ends that run; the
+        script is written all the same.
 
     Raises:
+        KeyboardInterrupt: Ctrl-C came twice while it was written.
         ReproducerError: It cannot be written.
     """
-    path = _free_path(make_folder(folder), stem)
-    with around():
-        recorded = record_inputs(inputs, graph=graph_module.graph)
-    for store_inputs in (False, True):
+    path, interrupted = completed(lambda: _free_path(make_folder(folder), stem))
+
+    def write(store_inputs: bool) -> ReproScript:
+        with around():
+            recorded = record_inputs(inputs, graph=graph_module.graph)
         script = ReproScript(
             title=title,
             module=module_source(graph_module),
@@ -70,13 +77,27 @@ def write_minimal_script(
             expected=expected,
             notes=notes,
         )
-        try:
-            verdict = verify(script.write(path), expected)
-        except KeyboardInterrupt:
-            return path, Verdict(Status.NOT_RUN, "interrupted while it ran in a fresh process")
+        script.write(path)
+        return script
+
+    for store_inputs in (False, True):
+        script, again = completed(partial(write, store_inputs))
+        interrupted = interrupted or again
+        verdict = _INTERRUPTED if interrupted else _verified(path, expected)
+        if verdict is _INTERRUPTED:
+            completed(partial(script.with_verdict(verdict).write, path))
+            break
         if verdict.status is Status.CONFIRMED or source.missing:
             break
     return path, verdict
+
+
+def _verified(path: Path, expected: Expectation) -> Verdict:
+    """Runs the script in a fresh process, which Ctrl-C ends."""
+    try:
+        return verify(path, expected)
+    except KeyboardInterrupt:
+        return _INTERRUPTED
 
 
 def _silenced(source: CompileSource) -> CompileSource:
