@@ -15,7 +15,6 @@ UNPICKLING = {"pickle", "cPickle", "dill", "marshal", "shelve", "joblib", "cloud
 RUNS_TEXT = {
     "diagnose/target.py": "an expression of the script that the user asked to minimize",
     "dynamo/report/example_inputs.py": "recipes that it recorded itself, as scripts have them",
-    "repro/module_state.py": "the repr of a module of torch.nn itself, of exactly that class",
     "trace/trace.py": "the program that it printed itself, for `python_callable`",
 }
 """Modules that call exec or eval, and on what."""

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
 
+from rich.markup import escape
 from rich.progress import Progress, TaskID
 
 
@@ -81,4 +82,5 @@ class RichProgress:
     def __call__(self, event: ProgressEvent) -> None:
         """Shows the event."""
         done = 1.0 if event.step is Step.DONE else event.fraction
-        self._display.update(self._task, description=f"{self._title}: {event}", completed=done)
+        words = escape(f"{self._title}: {event}")
+        self._display.update(self._task, description=words, completed=done)

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.status import Status
 
 
@@ -32,7 +33,7 @@ class Display:
         """Shows the display for a `with` block."""
         live = self._console.is_terminal and not self._console.is_dumb_terminal
         if self._on and live:
-            with self._console.status(first) as self._status:
+            with self._console.status(escape(first)) as self._status:
                 yield
             self._status = None
             return
@@ -46,6 +47,6 @@ class Display:
         seconds = time.monotonic() - self._started
         line = f"minimize: {words} ({seconds:.0f} s)"
         if self._status is not None:
-            self._status.update(line)
+            self._status.update(escape(line))
         else:
             self._console.print(line, markup=False, soft_wrap=True)

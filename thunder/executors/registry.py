@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Iterable, Sequence
 
 from torch._inductor.decomposition import decompositions
 
 from thunder.errors import OptionError, nearest
-from thunder.executors.base import AbstractExecutor
+from thunder.executors.base import AbstractExecutor, AbstractFusionExecutor
 
 ExecutorLike = AbstractExecutor | str
 
@@ -17,6 +18,8 @@ _BUILT_IN = {
     "inductor": "thunder.executors.inductor:InductorExecutor",
     "nvfuser": "thunder.executors.nvfuser.executor:NvFuserExecutor",
 }
+_NAME = re.compile(r"\w[\w.+-]*")
+
 _registered: dict[str, AbstractExecutor] = {}
 _entered: dict[str, AbstractExecutor] = {}
 
@@ -35,11 +38,13 @@ def register_executor(
         The executor.
 
     Raises:
-        OptionError: Another executor has that name, or it cannot enter the contest: all entrants
-            get the same graph, in which operators are decomposed as Inductor wants them.
+        OptionError: Another executor has that name, or the name is no word, or it cannot enter
+            the contest: all entrants get the same graph, in which operators are decomposed as
+            Inductor wants them.
     """
     if not isinstance(executor, AbstractExecutor):
         raise OptionError(f"an executor is an AbstractExecutor instance, not {executor!r}")
+    _check_names(executor)
     owner = _registered.get(executor.name, _BUILT_IN.get(executor.name))
     if owner is not None and owner is not executor:
         raise OptionError(f"the executor name {executor.name!r} is taken by {owner!r}")
@@ -103,7 +108,7 @@ def resolve_executors(
         The executors; `aten`, which takes everything, is the last.
 
     Raises:
-        OptionError: A name is unknown, an element is no executor, or two share a name.
+        OptionError: A name is unknown or no word, an element is no executor, or two share a name.
     """
     wanted: Sequence[ExecutorLike]
     if isinstance(executors, str):
@@ -119,9 +124,21 @@ def resolve_executors(
                 f"thunder.executors.OperatorExecutor(...), not {executor!r}"
             )
         if made not in found:
+            _check_names(made)
             found.append(made)
     names = [executor.name for executor in found]
     for name in names:
         if names.count(name) > 1:
             raise OptionError(f"two executors of the list are called {name!r}")
     return tuple(found)
+
+
+def _check_names(executor: AbstractExecutor) -> None:
+    """Raises OptionError for names that cannot be parts of traces and of file names."""
+    stem = executor.fusion_stem if isinstance(executor, AbstractFusionExecutor) else executor.name
+    for name in (executor.name, stem):
+        if not _NAME.fullmatch(name):
+            raise OptionError(
+                f"an executor's name stands in traces and in names of files: {name!r} must be one "
+                "word of letters, digits, '_', '-', '+' and '.'"
+            )

@@ -16,6 +16,7 @@ from thunder.repro.linking import support_names
 from thunder.repro.module_object import write_module_object
 from thunder.repro.module_source import ModuleSource
 from thunder.repro.values import write_value
+from thunder.trace.syntax import attribute
 
 _OF_SCRIPTS = {"module", "make_module", "make_inputs", "around", "STORED"}
 
@@ -45,7 +46,7 @@ def callable_source(function: Callable[..., Any], *, keywords: Sequence[str] = (
         if not attempt.gaps:
             collector.take(attempt)
             is_whole = function is _owner(function) or function.__name__ == "forward"
-            written = made if is_whole else f"{made}.{function.__name__}"
+            written = made if is_whole else attribute(made, function.__name__)
     else:
         attempt = collector.fork()
         written = write_value(function, attempt)

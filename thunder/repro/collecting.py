@@ -91,7 +91,7 @@ class SourceCollector:
 
     def imports(self) -> tuple[str, ...]:
         """Returns the import statements, sorted; notes those that another place may lack."""
-        modules = sorted(self.names.modules)
+        modules = self.names.imported()
         for module in modules:
             if not is_installed(module):
                 self.note(

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from thunder.repro.collecting import SourceCollector
+from thunder.trace.syntax import is_name
 
 WriteValue = Callable[[Any, SourceCollector], str]
 
@@ -44,7 +45,7 @@ def define_function(
         return None
     is_named = isinstance(node, ast.FunctionDef) and function.__name__.strip("_")
     name = function.__name__ if is_named else "function"
-    if not name.isidentifier():
+    if not is_name(name):
         return None
     attempt = collector.fork()
     if not _define_globals(function, node, attempt, write_value, with_gaps=with_gaps):

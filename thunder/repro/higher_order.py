@@ -37,22 +37,22 @@ def _checkpoint(node: fx.Node, context: GraphContext) -> Iterator[str]:
     """`tag_activation_checkpoint(body, *args, **kwargs)` comes from `checkpoint`."""
     context.collector.names.modules.add("torch.utils.checkpoint")
     body = _nested(node.args[0], context)
-    parts = context.arguments(node.args, {"use_reentrant": False, **node.kwargs})
+    arguments = context.arguments(node.args, {"use_reentrant": False, **node.kwargs})
     policy = body.meta.get("_checkpoint_context_fn")
     if policy is not None:
-        parts.append(f"context_fn={context.argument(policy)}")
-    yield f"{node.name} = torch.utils.checkpoint.checkpoint({', '.join(parts)})"
+        arguments += f", context_fn={context.argument(policy)}"
+    yield f"{node.name} = torch.utils.checkpoint.checkpoint({arguments})"
 
 
 def _nested_region(node: fx.Node, context: GraphContext) -> Iterator[str]:
     """`invoke_subgraph(body, identifier, *args)` comes from the call of a nested region."""
     body, _, *rest = node.args
-    yield f"{node.name} = {context.argument(body)}({', '.join(context.arguments(rest, {}))})"
+    yield f"{node.name} = {context.argument(body)}({context.arguments(rest, {})})"
 
 
 def _hook(node: fx.Node, context: GraphContext) -> Iterator[str]:
     """`register_hook(tensor, body)` comes from the method and gives the tensor."""
-    tensor, body = context.arguments(node.args[:2], {})
+    tensor, body = map(context.argument, node.args[:2])
     yield f"{tensor}.register_hook({body})"
     yield f"{node.name} = {tensor}"
 
@@ -63,7 +63,7 @@ def _autograd_function(node: fx.Node, context: GraphContext) -> Iterator[str]:
     names = [context.class_names[id(_nested(body, context))] for body in (forward, backward)]
     stem = f"AutogradFunction{len(context.extra_classes)}"
     context.extra_classes[stem] = _function_class(stem, names[0], names[1], node.kwargs)
-    yield f"{node.name} = {stem}.apply({', '.join(context.arguments(rest, {}))})"
+    yield f"{node.name} = {stem}.apply({context.arguments(rest, {})})"
 
 
 def _function_class(name: str, forward: str, backward: str, options: dict[str, Any]) -> str:

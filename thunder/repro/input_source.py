@@ -184,7 +184,7 @@ class _Writer:
         if missing := (*record.owner.missing, *record.context.missing):
             return f"fill_in({f'{record.name}: ' + ', '.join(missing)!r})"
         parts = ", ".join(
-            f'"{attribute}": {self.expression(part)}' for attribute, part in record.parts.items()
+            f"{attribute!r}: {self.expression(part)}" for attribute, part in record.parts.items()
         )
         whole = (
             f"{record.owner.expression}.__tensor_unflatten__({{{parts}}}, "

@@ -319,7 +319,8 @@ class _Recorder:
         for attribute in attributes:
             part = getattr(value, attribute)
             like = getattr(fake, attribute, part)
-            parts[attribute] = self.record(f"{name}_{attribute.strip('_')}", part, like)
+            part_name = re.sub(r"\W", "_", attribute.strip("_"), flags=re.ASCII)
+            parts[attribute] = self.record(f"{name}_{part_name}", part, like)
         written, owner = value_source(context), value_source(type(value))
         self.notes += [f"{name} holds {what}: FILL IN" for what in written.missing + owner.missing]
         return WrapperRecord(

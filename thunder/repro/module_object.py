@@ -23,6 +23,7 @@ from thunder.repro.functions import Unannotated, global_names
 from thunder.repro.input_source import input_source
 from thunder.repro.inputs import record_inputs
 from thunder.trace.literals import qualified_name
+from thunder.trace.syntax import is_name
 
 WriteValue = Callable[[Any, SourceCollector], str]
 
@@ -64,7 +65,7 @@ def write_module_object(
     held = [f"{name} = {expression}" for name, expression in made if expression != name]
     text = "\n".join([*source.statements, *held, *writer.statements, f"return {variable}"])
     name = f"make_{type(module).__name__}"
-    if not name.isidentifier() or not collector.define(
+    if not is_name(name) or not collector.define(
         name, f"def {name}():\n{textwrap.indent(text, '    ')}"
     ):
         collector.miss(f"the module {type(module).__qualname__}, whose name is taken")
@@ -164,7 +165,7 @@ def write_class(owner: type, collector: SourceCollector, write_value: WriteValue
         return name
     methods = [value for value in vars(owner).values() if isinstance(value, types.FunctionType)]
     free = {name for method in methods for name in method.__code__.co_freevars} - {"__class__"}
-    node = None if free else _definition(owner)
+    node = None if free or not is_name(name) else _definition(owner)
     if node is None:
         collector.miss(f"the class {owner.__module__}.{owner.__qualname__}")
         return "None"

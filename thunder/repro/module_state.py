@@ -6,6 +6,7 @@ modules are made of their classes; modules of `torch.nn` by their constructors.
 
 from __future__ import annotations
 
+import ast
 import operator
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from torch import fx
 
 from thunder.repro.input_source import input_source, stored_tensors
 from thunder.repro.inputs import record_inputs
-from thunder.repro.statements import GraphContext, attribute
+from thunder.repro.statements import GraphContext
+from thunder.trace.syntax import attribute, is_attribute, is_name
 
 _EXACT_FLOATS = 1024
 _BODIES = {
@@ -124,7 +126,7 @@ class _StateWriter:
         self._held[id(value)] = attribute("self", path)
         if isinstance(value, torch.Tensor):
             self.tensors[owner, name] = value
-        elif is_container and not _is_constructible(value):
+        elif is_container and _construction(value) is None:
             self.statements.append(_assign(owner, name, "torch.nn.Module()"))
         else:
             self.statements.append(_assign(owner, name, self._made(value, path)))
@@ -136,9 +138,9 @@ class _StateWriter:
             return self.bodies.get(path, "{}").format(made)
         if not isinstance(value, torch.nn.Module):
             return self.context.argument(value)
-        if _is_constructible(value):
+        if construction := _construction(value):
             mode = "" if value.training else ".eval()"
-            return f"torch.nn.{value!r}{mode}"
+            return f"{construction}{mode}"
         what = f"the module {type(value).__module__}.{type(value).__qualname__} at {path}"
         self.context.collector.miss(what)
         return f"fill_in({what!r})"
@@ -171,17 +173,25 @@ def _own_tensors(module: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     yield from module.named_buffers(remove_duplicate=False)
 
 
-def _is_constructible(value: Any) -> bool:
-    """Whether a module of `torch.nn` says by its repr how to make it."""
-    name = type(value).__name__
-    if getattr(torch.nn, name, None) is not type(value) or "\n" in repr(value):
-        return False
+def _construction(value: Any) -> str | None:
+    """Returns how to make a module of `torch.nn` that says so by its repr; None for others.
+
+    What stands in a repr is the user's: only a call with literals counts.
+    """
+    owner = type(value)
+    if getattr(torch.nn, owner.__name__, None) is not owner:
+        return None
     try:
+        call = ast.parse(repr(value), mode="eval").body
+        if not isinstance(call, ast.Call) or ast.unparse(call.func) != owner.__name__:
+            return None
+        arguments = [ast.literal_eval(argument) for argument in call.args]
+        keywords = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
         with torch.device("meta"):
-            twin = eval(f"torch.nn.{value!r}", {"torch": torch, "__builtins__": {}})
-    except (AttributeError, NameError, SyntaxError, TypeError, ValueError, RuntimeError):
-        return False
-    return _shapes(twin) == _shapes(value)
+            twin = owner(*arguments, **keywords)
+    except (AttributeError, SyntaxError, TypeError, ValueError, RuntimeError):
+        return None
+    return f"torch.nn.{ast.unparse(call)}" if _shapes(twin) == _shapes(value) else None
 
 
 def _shapes(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
@@ -189,7 +199,7 @@ def _shapes(module: torch.nn.Module) -> dict[str, tuple[int, ...]]:
 
 
 def _assign(owner: str, name: str, made: str) -> str:
-    if name.isidentifier():
+    if is_attribute(name):
         return f"{owner}.{name} = {made}"
     return f"setattr({owner}, {name!r}, {made})"
 
@@ -197,6 +207,6 @@ def _assign(owner: str, name: str, made: str) -> str:
 def _hold_tensor(owner: str, name: str, made: str, tensor: torch.Tensor) -> str:
     if isinstance(tensor, torch.nn.Parameter):
         return _assign(owner, name, made)
-    if name.isidentifier():
+    if is_name(name):
         return f"{owner}.register_buffer({name!r}, {made})"
     return _assign(owner, name, made)

@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import fx
 
 from thunder.repro.collecting import SourceCollector
+from thunder.trace.literals import class_name
 
 _PLACEMENTS = "torch.distributed.tensor.placement_types"
 """Looked up among the loaded modules: importing it costs half a second."""
@@ -55,22 +56,21 @@ def write_distributed(value: Any, collector: SourceCollector) -> str | None:
         An expression, or None for other values.
     """
     meshes, placements = map(sys.modules.get, ("torch.distributed.device_mesh", _PLACEMENTS))
-    owner = f"{type(value).__module__}.{type(value).__qualname__}"
     if meshes and isinstance(value, meshes.DeviceMesh):
         _define_world(collector)
         ranks, names = value.mesh.tolist(), value.mesh_dim_names
-        written = f"{owner}({value.device_type!r}, {ranks}, mesh_dim_names={names!r})"
+        arguments = f"{value.device_type!r}, {ranks}, mesh_dim_names={names!r}"
     elif placements and isinstance(value, placements.Placement):
         is_shard, is_partial = value.is_shard(), value.is_partial()
         argument = value.dim if is_shard else value.reduce_op if is_partial else None
-        written = f"{owner}({'' if argument is None else repr(argument)})"
+        arguments = "" if argument is None else repr(argument)
     elif dist.is_available() and isinstance(value, dist.ProcessGroup):
         _define_world(collector)
         return f"torch.distributed.new_group({dist.get_process_group_ranks(value)})"
     else:
         return None
-    collector.names.modules.add(type(value).__module__)
-    return written
+    owner = class_name(type(value), collector.names)
+    return None if owner is None else f"{owner}({arguments})"
 
 
 def _define_world(collector: SourceCollector) -> None:

@@ -20,6 +20,7 @@ from thunder.repro.collecting import SourceCollector
 from thunder.repro.operators import write_operator
 from thunder.repro.values import define_bound_objects, write_value
 from thunder.trace.literals import literal
+from thunder.trace.syntax import attribute, call_arguments
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,10 +59,10 @@ class GraphContext:
         self.collector.define(name, f"{name} = None  # FILL IN: {gap}")
         return name
 
-    def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> list[str]:
-        """Returns positional and keyword arguments as expressions."""
+    def arguments(self, args: Sequence[Any], kwargs: dict[str, Any]) -> str:
+        """Returns what stands between the parentheses of a call."""
         written = [self.argument(value) for value in args]
-        return written + [f"{key}={self.argument(value)}" for key, value in kwargs.items()]
+        return call_arguments(written, {key: self.argument(value) for key, value in kwargs.items()})
 
 
 def statements(node: fx.Node, context: GraphContext) -> list[str]:
@@ -93,22 +94,10 @@ def expression(node: fx.Node, context: GraphContext) -> str:
         case "call_method":
             owner, *rest = node.args
             called = attribute(context.argument(owner), str(node.target))
-            return f"{called}({', '.join(context.arguments(rest, node.kwargs))})"
+            return f"{called}({context.arguments(rest, node.kwargs)})"
         case _:
             return _function_call(node, context)
-    return f"{called}({', '.join(context.arguments(node.args, node.kwargs))})"
-
-
-def attribute(owner: str, path: str) -> str:
-    """Returns access to an attribute, whatever the parts of its path are called.
-
-    Example:
-        >>> attribute("self", "layers.0.weight")
-        "getattr(self.layers, '0').weight"
-    """
-    for part in path.split("."):
-        owner = f"{owner}.{part}" if part.isidentifier() else f"getattr({owner}, {part!r})"
-    return owner
+    return f"{called}({context.arguments(node.args, node.kwargs)})"
 
 
 def _function_call(node: fx.Node, context: GraphContext) -> str:
@@ -121,7 +110,7 @@ def _function_call(node: fx.Node, context: GraphContext) -> str:
     if infix is not None:
         return infix
     called = context.argument(target)
-    return f"{called}({', '.join(context.arguments(node.args, node.kwargs))})"
+    return f"{called}({context.arguments(node.args, node.kwargs)})"
 
 
 def _index(index: Any, context: GraphContext) -> str:

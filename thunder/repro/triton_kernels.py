@@ -7,7 +7,6 @@ and launches it as the user did. The one place of this package that knows Triton
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch._higher_order_ops.triton_kernel_wrap import kernel_side_table
 
 from thunder.repro.collecting import SourceCollector
 from thunder.repro.statements import GraphContext
+from thunder.trace.syntax import is_dotted_name
 
 
 def kernel_launch(node: fx.Node, context: GraphContext) -> Iterator[str]:
@@ -32,8 +32,8 @@ def kernel_launch(node: fx.Node, context: GraphContext) -> Iterator[str]:
     if options.get("tma_descriptor_metadata"):
         context.collector.miss(f"the TMA descriptors of the Triton kernel {name}")
     grid = _grid(kernel, [tuple(grid) for grid in options["grid"]])
-    parts = context.arguments([], {**options["kwargs"], **constants})
-    yield f"{name}[{grid}]({', '.join(parts)})"
+    arguments = context.arguments([], {**options["kwargs"], **constants})
+    yield f"{name}[{grid}]({arguments})"
     yield f"{node.name} = None"
 
 
@@ -107,8 +107,13 @@ def _define_used(name: str, value: Any, collector: SourceCollector) -> None:
         collector.define(name, f"{name} = tl.constexpr({constant!r})")
     elif isinstance(value, bool | int | float | str):
         collector.define(name, f"{name} = {value!r}")
-    elif hasattr(value, "__name__") and re.match(r"triton\b", getattr(value, "__module__", "")):
+    elif _is_of_triton(value):
         collector.names.modules.add(value.__module__)
         collector.define(name, f"{name} = {value.__module__}.{value.__name__}")
     else:
         collector.miss(f"{name}, which a Triton kernel uses")
+
+
+def _is_of_triton(value: Any) -> bool:
+    path = f"{getattr(value, '__module__', '')}.{getattr(value, '__name__', '')}"
+    return is_dotted_name(path) and path.partition(".")[0] == "triton"

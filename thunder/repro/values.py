@@ -23,7 +23,8 @@ from thunder.repro.functions import define_function
 from thunder.repro.imported_modules import write_module
 from thunder.repro.process_groups import write_distributed
 from thunder.repro.recipes import Exactly, Target
-from thunder.trace.literals import literal, qualified_name
+from thunder.trace.literals import Names, class_name, literal, qualified_name
+from thunder.trace.syntax import attribute, call_arguments, is_name
 
 _EXACT_ELEMENTS = 1024
 
@@ -179,7 +180,7 @@ def _by_construction(value: Any, collector: SourceCollector) -> str | None:
             return _call("functools.partial", positional, value.keywords, collector)
         case types.MethodType() if not isinstance(value.__self__, type | types.ModuleType):
             owner = write_value(value.__self__, collector)
-            return None if owner == "None" else f"{owner}.{value.__name__}"
+            return None if owner == "None" else attribute(owner, value.__name__)
         case type():
             return None
         case _ if type(value) in _NUMPY_WRAPPERS:
@@ -207,10 +208,10 @@ def _call(
 ) -> str:
     known = len(collector.gaps)
     parts = [write_value(argument, collector) for argument in positional]
-    parts += [f"{key}={write_value(argument, collector)}" for key, argument in keywords.items()]
+    named = {key: write_value(argument, collector) for key, argument in keywords.items()}
     if len(collector.gaps) > known:
         return "None"  # a call with a gap in it would fail in a way of its own
-    return f"{name}({', '.join(parts)})"
+    return f"{name}({call_arguments(parts, named)})"
 
 
 def _literal(value: Any, collector: SourceCollector) -> str:
@@ -274,24 +275,23 @@ def _by_module(value: Any, collector: SourceCollector) -> str | None:
         path = _class_path(owner)
         if named and path:
             collector.names.modules.add(owner.__module__)
-            return f"{owner.__module__}.{path}.{named[0]}"
+            return attribute(f"{owner.__module__}.{path}", named[0])
     home = getattr(value, "__module__", None) or owner.__module__
     for name in dict.fromkeys((home, owner.__module__)):
         if not isinstance(name, str) or name in ("__main__", "builtins"):
             continue
-        for attribute, held in vars(sys.modules.get(name, types)).items():
-            if held is value and attribute.isidentifier():
+        for held_as, held in vars(sys.modules.get(name, types)).items():
+            if held is value and is_name(held_as):
                 collector.names.modules.add(name)
-                return f"{name}.{attribute}"
+                return f"{name}.{held_as}"
     return None
 
 
 def _class_path(owner: type) -> str | None:
-    """Returns under which name a class is found in its module."""
+    """Returns under which name a class is found in its module; None where another cannot look."""
     home: Any = sys.modules.get(owner.__module__)
-    found = home
-    for part in owner.__qualname__.split("."):
-        found = getattr(found, part, None)
-    if found is owner:
+    if home is None or owner.__module__ == "__main__":
+        return None
+    if class_name(owner, Names()):
         return owner.__qualname__
-    return next((name for name, held in vars(home or types).items() if held is owner), None)
+    return next((n for n, held in vars(home).items() if held is owner and is_name(n)), None)

@@ -93,10 +93,14 @@ def make_folder(path: str | os.PathLike[str]) -> Path:
         The path.
 
     Raises:
-        ReproducerError: It cannot be made, or is a file.
+        ReproducerError: It cannot be made, or is a file, or leads through a link that another
+            user made.
     """
     folder = Path(path)
     try:
+        for part in (folder, *folder.parents):
+            if part.is_symlink() and part.lstat().st_uid not in (0, os.geteuid()):
+                raise PermissionError(errno.EPERM, "a link that another user made", str(part))
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise _explained(folder, error) from error

@@ -21,8 +21,7 @@ from torch import fx
 from torch.fx.node import _get_qualified_name
 
 from thunder.trace.operators import defining_module
-
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
+from thunder.trace.syntax import is_dotted_name, is_name
 
 
 class Names:
@@ -42,6 +41,10 @@ class Names:
         self.modules: set[str] = {"torch"}
         self.objects: dict[str, Any] = {}
         self._reserved = frozenset(reserved)
+
+    def imported(self) -> list[str]:
+        """Returns the modules, sorted, without those whose names no import statement can have."""
+        return sorted(filter(is_dotted_name, self.modules))
 
     def bind(self, stem: str, value: Any) -> str:
         """Returns a name for an object that cannot be written as source.
@@ -75,21 +78,18 @@ def literal(value: Any, names: Names) -> str:
     )
 
 
-def _scalar(value: Any, names: Names) -> str | None:  # noqa: C901 (one flat table)
+def _scalar(value: Any, names: Names) -> str | None:
     match value:
         case fx.Node():
             return value.name
         case torch.SymInt() | torch.SymFloat() | torch.SymBool():
             return str(value)
         case enum.Enum():
-            names.modules.add(type(value).__module__)
-            return f"{type(value).__module__}.{type(value).__qualname__}.{value.name}"
-        case None | bool() | int() | str() | bytes() | types.EllipsisType():
+            return _enum_member(value, names)
+        case None | bool() | types.EllipsisType():
             return repr(value)
-        case float():
-            return repr(value) if math.isfinite(value) else f"float({str(value)!r})"
-        case complex():
-            return f"complex({literal(value.real, names)}, {literal(value.imag, names)})"
+        case int() | str() | bytes() | float() | complex():
+            return _plain(value, names)
         case torch.device():
             return f"torch.device({str(value)!r})"
         case torch.dtype() | torch.layout() | torch.memory_format():
@@ -102,15 +102,56 @@ def _scalar(value: Any, names: Names) -> str | None:  # noqa: C901 (one flat tab
     return None
 
 
+def _plain(value: int | str | bytes | float | complex, names: Names) -> str:
+    """Writes a number or a string; of a subclass, whose repr may be any text, the plain value."""
+    match value:
+        case int():
+            return int.__repr__(value)
+        case str():
+            return str.__repr__(value)
+        case bytes():
+            return bytes.__repr__(value)
+        case float():
+            text = float.__repr__(value)
+            return text if math.isfinite(value) else f"float({text!r})"
+    plain = complex(value)
+    return f"complex({literal(plain.real, names)}, {literal(plain.imag, names)})"
+
+
+def _enum_member(value: enum.Enum, names: Names) -> str | None:
+    owner = class_name(type(value), names)
+    if owner is None:
+        return None
+    if type(value).__members__.get(value.name) is not value:  # flags that are set together
+        return f"{owner}({literal(value.value, names)})"
+    return f"{owner}.{value.name}" if is_name(value.name) else f"{owner}[{value.name!r}]"
+
+
+def class_name(owner: type, names: Names) -> str | None:
+    """Returns the dotted name under which another program finds a class, or None.
+
+    Args:
+        owner: The class.
+        names: Gets the module to import.
+    """
+    module, path = owner.__module__, owner.__qualname__
+    if module == "__main__" or not is_dotted_name(module) or not is_dotted_name(path):
+        return None
+    found: Any = sys.modules.get(module)
+    for part in path.split("."):
+        found = getattr(found, part, None)
+    if found is not owner:
+        return None
+    names.modules.add(module)
+    return f"{module}.{path}"
+
+
 def _container(value: Any, names: Names) -> str | None:
     match value:
         case torch.Size():
             return f"torch.Size([{', '.join(literal(element, names) for element in value)}])"
-        case tuple() if hasattr(value, "_fields"):
-            fields = ", ".join(literal(element, names) for element in value)
-            module, name = type(value).__module__, type(value).__qualname__
-            names.modules.add(module)
-            return f"{module}.{name}({fields})"
+        case tuple() if hasattr(value, "_fields") and (name := class_name(type(value), names)):
+            return f"{name}({', '.join(literal(element, names) for element in value)})"
         case tuple():
             inner = ", ".join(literal(element, names) for element in value)
             return f"({inner},)" if len(value) == 1 else f"({inner})"
@@ -156,7 +197,7 @@ def qualified_name(function: Callable[..., Any], names: Names) -> str | None:
         name = _get_qualified_name(function)
     except (AttributeError, RuntimeError, TypeError, AssertionError):
         return None
-    if not _IDENTIFIER.fullmatch(name) or name.startswith("__main__"):
+    if not is_dotted_name(name) or name.startswith("__main__"):
         return None
     return name if _resolves(name, function, names) else None
 

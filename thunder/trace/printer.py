@@ -9,6 +9,7 @@ constants) is defined below it, in plain ATen operators, so that the program run
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,15 @@ from torch.utils._python_dispatch import _disable_current_modes
 from thunder.trace.literals import Names, literal, qualified_name
 from thunder.trace.liveness import last_uses
 from thunder.trace.source_lines import SourceLine, source_line
+from thunder.trace.syntax import attribute, call_arguments
 from thunder.trace.targets import CLAIM, ORIGIN, ClaimedOperator, FusedRegion
 from thunder.trace.tensor_spec import describe
 
 _INDENT = "    "
 _MAX_LITERAL_ELEMENTS = 1024
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ENCODING = re.compile(r"coding([:=])(?=[ \t]*[-\w.])")
+"""What Python takes for the encoding of a file in a comment of its first two lines (PEP 263)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +109,7 @@ def print_program(
     main = list(writer.function(name, frees=frees))
     definitions = list(writer.definitions())
     lines = [f"# {inert(line)}" for line in header]
-    lines += [f"import {module}" for module in sorted(writer.names.modules)]
+    lines += [f"import {module}" for module in writer.names.imported()]
     lines += ["", "", *main]
     if definitions:
         lines += ["", "", "# What the names above stand for when this program is run by itself."]
@@ -196,8 +201,8 @@ class _Writer:
         if claim is None or node.target is operator.getitem:
             return ""
         owner = "" if self.in_region else f", by {claim.executor}"
-        refused = "; ".join(f"{who} declined: {inert(why)}" for who, why in claim.refusals)
-        return f"{owner} ({refused})" if refused else owner
+        refused = "; ".join(f"{who} declined: {why}" for who, why in claim.refusals)
+        return inert(f"{owner} ({refused})" if refused else owner)
 
     def body_comments(self, region: FusedRegion, outputs: Iterable[fx.Node]) -> Iterator[str]:
         """Yields a fusion's outputs and body as comments."""
@@ -205,7 +210,7 @@ class _Writer:
             yield f"{_INDENT}#   {output.name}: {_quoted_type(output)}"
         for note in region.notes:
             yield f"{_INDENT}#   {inert(note)}"
-        yield f"{_INDENT}# {region.name} is, compiled by {region.executor}:"
+        yield f"{_INDENT}# {inert(f'{region.name} is, compiled by {region.executor}:')}"
         body = _Writer(region.graph_module, self.names, in_region=True)
         self.bodies[region] = []
         for node, lines in body.statements(comments=True):
@@ -217,17 +222,20 @@ class _Writer:
         if node.op == "get_attr":
             return self.attribute(node)
         arguments = [literal(argument, self.names) for argument in node.args]
-        arguments += [f"{key}={literal(value, self.names)}" for key, value in node.kwargs.items()]
+        keywords = {key: literal(value, self.names) for key, value in node.kwargs.items()}
         match node.op, node.target:
             case "call_method", str(method):
-                return f"{arguments[0]}.{method}({', '.join(arguments[1:])})"
+                owner, *arguments = arguments
+                called = attribute(owner, method)
             case "call_module", _:
-                return f"{self.attribute(node)}({', '.join(arguments)})"
+                called = self.attribute(node)
             case _, operator.getitem:
                 return f"{arguments[0]}[{arguments[1]}]"
             case _, FusedRegion() | ClaimedOperator() as target:
-                return f"{self.names.bind(target.name, target)}({', '.join(arguments)})"
-        return f"{literal(node.target, self.names)}({', '.join(arguments)})"
+                called = self.names.bind(target.name, target)
+            case _:
+                called = literal(node.target, self.names)
+        return f"{called}({call_arguments(arguments, keywords)})"
 
     def attribute(self, node: fx.Node) -> str:
         """Returns the name of what a node takes from the graph module."""
@@ -264,18 +272,19 @@ class _Writer:
                 yield f"{name} = {self._tensor(value)}"
             case torch._ops.HigherOrderOperator():
                 module = type(value).__module__
-                yield f"{name} = None  # a higher-order operator of {module}; import it"
+                yield f"{name} = None  # {inert(f'a higher-order operator of {module}; import it')}"
             case torch.Tensor():
                 yield f"# {describe(value)}: too large to print; save it with torch.save"
                 yield f"{name} = None"
             case _:
-                yield f"{name} = None  # FILL IN: a {type(value).__qualname__} that has no source"
+                kind = type(value).__qualname__
+                yield f"{name} = None  # {inert(f'FILL IN: a {kind} that has no source')}"
 
     def _claimed_operator(self, name: str, value: ClaimedOperator) -> Iterator[str]:
         written = qualified_name(value.implementation, self.names)
         if written is None:
             written = literal(value.operator, self.names)
-            yield f"# stands in for the operator of executor {value.executor!r}"
+            yield f"# {inert(f'stands in for the operator of executor {value.executor!r}')}"
         yield f"{name} = {written}"
 
     def _tensor(self, value: torch.Tensor) -> str:
@@ -286,8 +295,20 @@ class _Writer:
 
 
 def inert(text: str) -> str:
-    """Makes text safe to stand in a one-line comment."""
-    return " ".join(text.split()).encode("ascii", "backslashreplace").decode()
+    r"""Makes text safe to stand in a one-line comment.
+
+    What Python would take for the end of the line, or for the encoding of the file, goes.
+
+    Args:
+        text: Any text.
+
+    Example:
+        >>> print(inert("a name:\nimport os"))
+        a name: import os
+    """
+    line = " ".join(text.split()).encode("ascii", "backslashreplace").decode()
+    line = _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", line)
+    return _ENCODING.sub(r"coding \1", line)
 
 
 def _signature(name: str, inputs: list[fx.Node], *, boxed: bool, comments: bool) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any, final
 
 from torch import fx
 
+from thunder.debug.directory import Directory
 from thunder.trace.bound_symbol import BoundSymbol, bound_symbols
 from thunder.trace.printer import Program, print_function, print_program
 from thunder.trace.targets import FusedRegion
@@ -123,15 +124,21 @@ class TraceCtx:
         """Writes the program to a file.
 
         Args:
-            path: The file; it is replaced at once or not at all.
+            path: The file; it is replaced at once or not at all. Its folder is made when it is
+                missing.
 
         Returns:
             The path.
+
+        Raises:
+            OSError: It cannot be written.
         """
         target = Path(path)
-        temporary = target.with_name(f".{target.name}.partial")
-        temporary.write_text(self.python(), encoding="utf-8")
-        temporary.replace(target)
+        folder = Directory.create(target.parent)
+        try:
+            folder.write(target.name, self.python().encode())
+        finally:
+            folder.close()
         return target
 
     def _program(self, *, boxed: bool = False) -> Program:
@@ -152,7 +159,7 @@ _program_numbers = itertools.count()
 
 
 def _context(program: Program) -> dict[str, Any]:
-    roots = {module.partition(".")[0] for module in program.names.modules}
+    roots = {module.partition(".")[0] for module in program.names.imported()}
     context: dict[str, Any] = {root: sys.modules[root] for root in sorted(roots)}
     for name, value in program.names.objects.items():
         context[name] = value.compiled if isinstance(value, FusedRegion) else value

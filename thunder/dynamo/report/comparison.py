@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
+from rich.markup import escape
 from rich.table import Column, Table
 
 from thunder.benchmark import Measurement, Status
@@ -126,7 +127,7 @@ class ReportComparison:
         table = Table(Column("region", no_wrap=True), Column("change", overflow="fold"))
         for change in self.changes:
             style = "red" if change.change.is_regression else ""
-            table.add_row(change.region, change.words, style=style)
+            table.add_row(escape(change.region), escape(change.words), style=style)
         return table
 
     def to_json(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import final
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from thunder.benchmark import ProgressHook, RichProgress
@@ -71,7 +72,7 @@ def task(display: Display, title: str) -> Iterator[ProgressHook]:
         display: Where.
         title: The region's name.
     """
-    number = display.progress.add_task(title, total=1.0)
+    number = display.progress.add_task(escape(title), total=1.0)
     try:
         yield RichProgress(display.progress, number, title)
     finally:

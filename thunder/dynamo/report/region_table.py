@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 from rich import box
+from rich.markup import escape
 from rich.table import Table
 
 from thunder.benchmark import Outcome
@@ -34,7 +35,7 @@ def region_table(title: str, regions: Sequence[RegionRecord], *, narrow: bool = 
         narrow: Leave out what 80 columns have no room for: baselines' times and intervals.
     """
     padding = (0, 1, 0, 0) if narrow else (0, 1)
-    table = Table(title=title, box=box.SIMPLE_HEAD, padding=padding, pad_edge=not narrow)
+    table = Table(title=escape(title), box=box.SIMPLE_HEAD, padding=padding, pad_edge=not narrow)
     shown = [title for title in _COLUMNS if not (narrow and title == _WIDE_ONLY)]
     rows = [
         _cells(region, name, interval=not narrow)
@@ -48,7 +49,7 @@ def region_table(title: str, regions: Sequence[RegionRecord], *, narrow: bool = 
             justify = "left" if column == "region" else "right"
             table.add_column(column, justify=justify, no_wrap=True, min_width=longest)
     for region, row in zip(regions, rows, strict=True):
-        table.add_row(*(row[column] for column in shown), style=_STYLES[region.finding])
+        table.add_row(*(escape(row[column]) for column in shown), style=_STYLES[region.finding])
     return table
 
 

@@ -123,9 +123,12 @@ def _argument(argument: Any) -> str:
 
 
 def _number(number: bool | int | float) -> str:
-    if isinstance(number, float) and not math.isfinite(number):
-        return f"float({str(number)!r})"
-    return repr(number)
+    if isinstance(number, bool):
+        return repr(number)
+    if isinstance(number, int):
+        return int.__repr__(number)
+    text = float.__repr__(number)  # NumPy's float64 is a float whose own repr names NumPy
+    return text if math.isfinite(number) else f"float({text!r})"
 
 
 def _data_type(dtype: torch.dtype) -> str:
