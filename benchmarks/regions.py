@@ -91,15 +91,22 @@ def main() -> int:
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     console.print(environment_report().headline())
-    table = Table("region", "pass", "floor, us", "executor", "time, us", "over the floor")
-    for column in (2, 4, 5):
-        table.columns[column].justify = "right"
     is_right = True
     for name in options.regions:
+        table = _table(name)
         for compute in (Compute.FORWARD, Compute.BACKWARD):
             is_right &= measure(name, compute, options, table)
-    console.print(table)
+        console.print(table)
     return 0 if is_right else 1
+
+
+def _table(name: str) -> Table:
+    table = Table(title=name)
+    for column in ("pass", "executor"):
+        table.add_column(column, min_width=14)
+    for column in ("floor, us", "time, us", "over the floor"):
+        table.add_column(column, justify="right", min_width=14)
+    return table
 
 
 def measure(name: str, compute: Compute, options: argparse.Namespace, table: Table) -> bool:
@@ -135,7 +142,7 @@ def measure(name: str, compute: Compute, options: argparse.Namespace, table: Tab
         found = (f"{seconds * 1e6:.1f}", f"{seconds / floor:.2f}")
         if math.isinf(seconds):
             found = (outcome.status.value, "")
-        table.add_row(name, compute.value, f"{floor * 1e6:.1f}", label, *found)
+        table.add_row(compute.value, label, f"{floor * 1e6:.1f}", *found)
     return all(outcome.measurement is not None for outcome in result.outcomes)
 
 

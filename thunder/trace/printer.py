@@ -202,7 +202,7 @@ class _Writer:
             return ""
         owner = "" if self.in_region else f", by {claim.executor}"
         refused = "; ".join(f"{who} declined: {why}" for who, why in claim.refusals)
-        return inert(f"{owner} ({refused})" if refused else owner)
+        return f"{inert(owner)} ({inert(refused)})" if refused else inert(owner)
 
     def body_comments(self, region: FusedRegion, outputs: Iterable[fx.Node]) -> Iterator[str]:
         """Yields a fusion's outputs and body as comments."""
