@@ -9,11 +9,9 @@ a verdict runs as the first entrant does it: Inductor, as `torch.compile` would.
 
 from __future__ import annotations
 
-import math
-import statistics
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, final
 
 import torch
@@ -35,20 +33,15 @@ from thunder.pipeline.judged_run import (
 )
 from thunder.pipeline.lowering import GraphRequest, LoweredGraph
 from thunder.pipeline.options import CompileOptions
+from thunder.pipeline.timing import Prepare, times_in_turns
 from thunder.pipeline.verdicts import (
     ContestVerdict,
     agreed_verdict,
     keep_verdict,
     known_verdict,
+    winner,
 )
 from thunder.trace.trace import Direction
-
-MARGIN = 0.02
-"""By which part of its time an entrant must beat the first: more than noise."""
-
-_WARM_UP_ROUNDS = 3
-_ROUNDS = 15
-_SECONDS = 1.0
 
 _COPIES = 8
 """How often the inputs must fit into the free memory of their device: there are those of two runs,
@@ -57,9 +50,6 @@ of one in float64, and what they return."""
 _REPEATABLE = ("aten", "prims")
 """Namespaces of operators that do nothing but compute; running a collective or an operator of the
 user's more often than the program does could hang or change it."""
-
-_HOPELESS = 5.0
-"""How many times slower than the fastest an entrant is not timed again after the warm-up."""
 
 Lower = Callable[[CompileOptions], LoweredGraph]
 
@@ -150,7 +140,7 @@ class Contest:
                     admitted.pop(entrant.name, None)
                     rejected[entrant.name] = objection
             times = self._times({name: one.run for name, one in admitted.items()}, inputs)
-        verdict = ContestVerdict(winner=_winner(times), milliseconds=times, rejected=rejected)
+        verdict = ContestVerdict(winner=winner(times), milliseconds=times, rejected=rejected)
         self.verdict = agreed_verdict(self._key, verdict)
         if is_lasting and self.verdict is verdict:
             keep_verdict(self._key, verdict)
@@ -172,28 +162,12 @@ class Contest:
         return "" if verdict.accurate else f"is not accurate ({verdict.wrong[0]})"
 
     def _times(self, runs: Mapping[str, Run], inputs: Sequence[Any]) -> dict[str, float]:
-        """Returns the median milliseconds of each, run in turns; the hopeless have few runs.
+        devices = {str(x.device) for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
 
-        torch's benchmarkers cannot give each run fresh inputs, which graphs need that write to
-        theirs: a second run on spoilt indices would read anywhere.
-        """
-        devices = sorted(
-            {str(x.device) for x in inputs if isinstance(x, torch.Tensor) and x.is_cuda}
-        )
-        found: dict[str, list[float]] = {name: [] for name in runs}
-        deadline = time.perf_counter() + _SECONDS * len(runs)
-        for _ in range(_WARM_UP_ROUNDS + _ROUNDS):
-            best = min((min(times) for times in found.values() if times), default=math.inf)
-            for name, run in runs.items():
-                # One run may be slow for reasons of the machine's, three hardly are.
-                if len(found[name]) < _WARM_UP_ROUNDS or min(found[name]) <= _HOPELESS * best:
-                    found[name].append(_time(run, self._fresh(inputs), devices))
-            if time.perf_counter() > deadline:
-                break
-        return {
-            name: statistics.median(times[min(_WARM_UP_ROUNDS, len(times) - 1) :])
-            for name, times in found.items()
-        }
+        def ready(run: Run) -> Prepare:
+            return lambda: partial(run, self._fresh(inputs))
+
+        return times_in_turns({name: ready(run) for name, run in runs.items()}, sorted(devices))
 
     def _fresh(self, inputs: Sequence[Any]) -> list[Any]:
         """Copies what a run may write to; kernels of a backward graph reuse all they can."""
@@ -251,33 +225,6 @@ def _layouts(results: Sequence[Any]) -> list[Any]:
         else type(x)
         for x in results
     ]
-
-
-def _time(run: Run, inputs: list[Any], devices: Sequence[str]) -> float:
-    """Returns the milliseconds of one run, on its device where it has one."""
-    if len(devices) != 1:
-        for device in devices:
-            torch.cuda.synchronize(device)
-        started = time.perf_counter()
-        run(inputs)
-        for device in devices:
-            torch.cuda.synchronize(device)
-        return (time.perf_counter() - started) * 1e3
-    with torch.cuda.device(devices[0]):
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        torch.cuda.synchronize()
-        begin.record()
-        run(inputs)
-        end.record()
-        torch.cuda.synchronize()
-        return begin.elapsed_time(end)
-
-
-def _winner(times: Mapping[str, float]) -> str:
-    """Returns the fastest; the first where that is not clear."""
-    first = next(iter(times))
-    fastest = min(times, key=lambda name: times[name])
-    return fastest if times[fastest] < times[first] * (1 - MARGIN) else first
 
 
 def _first_line(error: Exception) -> str:

@@ -35,9 +35,21 @@ def graph_key(
         *sorted(_device_names(graph_module.graph)),
         *entrants,
         *(f"{name}={value!r}" for name, value in sorted(settings.items())),
-        *(f"{name} {distribution_version(name)}" for name in _DISTRIBUTIONS),
     ]
-    return hashlib.sha256("\n".join(facts).encode()).hexdigest()
+    return measurement_key(facts)
+
+
+def measurement_key(facts: Iterable[str]) -> str:
+    """Returns what a measurement of anything is kept under.
+
+    Args:
+        facts: All it depends on, but for the versions of torch, Triton and thunder.
+
+    Returns:
+        64 hexadecimal digits.
+    """
+    versions = (f"{name} {distribution_version(name)}" for name in _DISTRIBUTIONS)
+    return hashlib.sha256("\n".join([*facts, *versions]).encode()).hexdigest()
 
 
 def _graph_lines(graph_module: fx.GraphModule) -> list[str]:

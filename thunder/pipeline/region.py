@@ -21,6 +21,7 @@ from thunder.errors import (
 )
 from thunder.pipeline.aot import compile_op_by_op, compile_with_inductor_passes
 from thunder.pipeline.artifacts import show_graph
+from thunder.pipeline.attention_contest import attention_contest
 from thunder.pipeline.fallback import CONTROL_FLOW, Failure, GuardedGraph
 from thunder.pipeline.lowering import GraphRequest
 from thunder.pipeline.options import CompileOptions
@@ -60,7 +61,8 @@ class CompiledRegion:
         run: What runs it; the object itself may be called too.
         inputs: What it was first called with, as far as scripts need it.
         failures: Ways that failed and were replaced by a plainer one.
-        verdicts: For each graph over which a contest was decided, the verdict.
+        verdicts: The verdict of each contest, by what it was about: a graph such as `forward`, or
+            a call of attention such as `attention scaled_dot_product_attention`.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class CompiledRegion:
         self.clock = StageClock()
         self._entered: list[GuardedGraph] = []
         self.failures: list[Failure] = []
-        self.verdicts: dict[Direction, ContestVerdict] = {}
+        self.verdicts: dict[str, ContestVerdict] = {}
         self._reproduce = reproduce
         self._watch = watch
         self._is_watched = False
@@ -117,12 +119,7 @@ class CompiledRegion:
         self.record(example_inputs)
         self._is_watched = enabled(DebugFlag.SAVE_REPRODUCER)
         with self.clock.stage("compile"), self._watched("compile"):
-            graph_module, captured = run_transforms(
-                graph_module,
-                self.options.transforms,
-                stage=Stage.CAPTURED,
-                direction=Direction.CAPTURED,
-            )
+            graph_module, captured = self._transform(graph_module)
             self._traces[Direction.CAPTURED] = (
                 TraceCtx(
                     graph_module=self.graph_module,
@@ -133,6 +130,16 @@ class CompiledRegion:
             )
             self.run = self._compile(graph_module, example_inputs)
         show_graph(self._dump, self.traces(Direction.PROLOGUE))
+
+    def _transform(self, graph_module: fx.GraphModule) -> tuple[fx.GraphModule, list[TraceCtx]]:
+        contest = attention_contest(self.options)
+        transforms = [*self.options.transforms, *([] if contest is None else [contest])]
+        graph_module, traces = run_transforms(
+            graph_module, transforms, stage=Stage.CAPTURED, direction=Direction.CAPTURED
+        )
+        for name, verdict in ({} if contest is None else contest.verdicts).items():
+            self.verdicts[f"attention {name}"] = verdict
+        return graph_module, traces
 
     def record(self, example_inputs: Sequence[Any]) -> None:
         """Records inputs for scripts, in place of those recorded before.
@@ -222,7 +229,7 @@ class CompiledRegion:
                 request,
                 self.options,
                 on_lowered=keep,
-                on_verdict=lambda verdict: self.verdicts.update({direction: verdict}),
+                on_verdict=lambda verdict: self.verdicts.update({direction.value: verdict}),
                 on_failure=self._report,
                 around_first_run=lambda: self._watched(direction.value),
             )

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from time import perf_counter
 
 from thunder.pipeline.verdicts import ContestVerdict
-from thunder.trace.trace import Direction
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,21 +18,22 @@ class CompileRecord:
         graph_index: Its place among the graphs of the callable, from 0.
         recompile_reason: The guard that failed, in Dynamo's words; None for a first compile.
         clocks: The clock of each region.
-        region_verdicts: The verdicts of contests, by region and graph; later ones are added.
+        region_verdicts: The verdicts of contests, by region and what they are about; later ones are
+            added.
     """
 
     graph_index: int
     recompile_reason: str | None
     clocks: tuple[StageClock, ...] = ()
-    region_verdicts: Mapping[str, Mapping[Direction, ContestVerdict]] = field(default_factory=dict)
+    region_verdicts: Mapping[str, Mapping[str, ContestVerdict]] = field(default_factory=dict)
 
     @property
     def verdicts(self) -> dict[str, ContestVerdict]:
-        """The verdicts of contests, by region and graph, such as `thunder_0 forward`."""
+        """The verdicts by region and what they are about, such as `thunder_0 forward`."""
         return {
-            f"{region} {direction.value}": verdict
+            f"{region} {what}": verdict
             for region, verdicts in self.region_verdicts.items()
-            for direction, verdict in verdicts.items()
+            for what, verdict in verdicts.items()
         }
 
     @property

@@ -21,6 +21,9 @@ from thunder.debug.variables import CACHE_DIR
 
 _log = logging.getLogger(__name__)
 
+MARGIN = 0.02
+"""By which part of its time an entrant must beat the first: more than noise."""
+
 _NO_VERDICT = "null"
 
 
@@ -52,6 +55,21 @@ class ContestVerdict:
         """The sentence, with the times."""
         times = ", ".join(f"{name} {ms:.4g} ms" for name, ms in self.milliseconds.items())
         return f"{self.sentence} ({times}{'; known before' if self.cached else ''})"
+
+
+def winner(times: Mapping[str, float]) -> str:
+    """Returns the fastest; the first where that is not clear.
+
+    Args:
+        times: Milliseconds of each entrant, the one that needs no contest first.
+
+    Example:
+        >>> winner({"inductor": 1.0, "nvfuser": 0.99}), winner({"inductor": 1.0, "nvfuser": 0.9})
+        ('inductor', 'nvfuser')
+    """
+    first = next(iter(times))
+    fastest = min(times, key=lambda name: times[name])
+    return fastest if times[fastest] < times[first] * (1 - MARGIN) else first
 
 
 def known_verdict(key: str, entrants: Sequence[str], *, binding: bool) -> ContestVerdict | None:

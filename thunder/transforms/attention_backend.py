@@ -57,6 +57,15 @@ _BY_BACKEND: dict[SDPBackend, Callable[..., torch.Tensor]] = {
 }
 
 
+def by_backend(backend: SDPBackend) -> Callable[..., torch.Tensor]:
+    """Returns `scaled_dot_product_attention` by one kernel.
+
+    Args:
+        backend: One that `AttentionBackendTransform` takes.
+    """
+    return _BY_BACKEND[backend]
+
+
 @final
 class AttentionBackendTransform(AbstractTransform):
     """Has attention run by one kernel, wherever that kernel can.
@@ -121,7 +130,7 @@ class AttentionBackendTransform(AbstractTransform):
                 continue
             for node in module.graph.nodes:
                 if attention_call(node) is not None and self._takes(node):
-                    node.target = _BY_BACKEND[self._backend]
+                    node.target = by_backend(self._backend)
                     changed = True
             module.recompile()
         return graph_module, changed
@@ -137,7 +146,7 @@ class AttentionBackendTransform(AbstractTransform):
             return False
         try:
             with fakes[0].fake_mode:
-                _BY_BACKEND[self._backend](*args, **kwargs)
+                by_backend(self._backend)(*args, **kwargs)
         except (RuntimeError, GuardOnDataDependentSymNode) as error:
             _log.info("%s stays as it is: %s", node, error)
             return False
