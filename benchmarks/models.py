@@ -7,6 +7,7 @@ Weights are random; nothing is downloaded.
 
     python benchmarks/models.py
     python benchmarks/models.py --models llama bert --kinds "training step" --seconds 20
+    python benchmarks/models.py --contest full
 """
 
 from __future__ import annotations
@@ -21,20 +22,21 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 import torch
-import transformers
+from large_models import CASES, KINDS, Case, step_of  # the folder of this script is on the path
 from rich.console import Console
 from rich.table import Table
 from torch import nn
 
+from thunder import compile_stats
 from thunder.benchmark import (
+    AbstractCompileSpecification,
     Settings,
     ThunderCompileSpecification,
     TorchCompileSpecification,
@@ -44,92 +46,7 @@ from thunder.benchmark import (
 )
 from thunder.environment import environment_report
 
-SPECIFICATIONS = {
-    "torch.compile": TorchCompileSpecification(),
-    "thunderfx": ThunderCompileSpecification(),
-}
-KINDS = ("inference", "training step")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Case:
-    """A model, and the shape of its token ids: rows and tokens a row."""
-
-    architecture: str
-    config: type[transformers.PretrainedConfig]
-    sizes: dict[str, Any]
-    rows: int
-    tokens: int
-
-    @property
-    def vocabulary(self) -> int:
-        """How many tokens there are."""
-        return self.sizes["vocab_size"]
-
-    def make(self, device: torch.device) -> nn.Module:
-        """Returns the model in bfloat16, the same each time."""
-        torch.manual_seed(0)
-        with device:
-            model = getattr(transformers, self.architecture)(self.config(**self.sizes))
-        return model.to(torch.bfloat16)
-
-
-LLAMA = {
-    "vocab_size": 32000,
-    "hidden_size": 2048,
-    "intermediate_size": 5632,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 16,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "max_position_embeddings": 16384,
-    "use_cache": False,
-}
-GPT2 = {
-    "vocab_size": 50257,
-    "n_embd": 1024,
-    "n_layer": 4,
-    "n_head": 16,
-    "n_positions": 1024,
-    "use_cache": False,
-}
-BERT = {
-    "vocab_size": 30522,
-    "hidden_size": 1024,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 16,
-    "intermediate_size": 4096,
-}
-CASES = {
-    "llama": Case(
-        architecture="LlamaForCausalLM",
-        config=transformers.LlamaConfig,
-        sizes=LLAMA,
-        rows=2,
-        tokens=2048,
-    ),
-    "llama-long": Case(
-        architecture="LlamaForCausalLM",
-        config=transformers.LlamaConfig,
-        sizes=LLAMA,
-        rows=1,
-        tokens=16384,
-    ),
-    "gpt2": Case(
-        architecture="GPT2LMHeadModel",
-        config=transformers.GPT2Config,
-        sizes=GPT2,
-        rows=8,
-        tokens=1024,
-    ),
-    "bert": Case(
-        architecture="BertForMaskedLM",
-        config=transformers.BertConfig,
-        sizes=BERT,
-        rows=16,
-        tokens=512,
-    ),
-}
+NAMES = ("torch.compile", "thunderfx")
 
 
 def main() -> int:
@@ -159,9 +76,11 @@ def run_children(options: argparse.Namespace) -> list[dict[str, Any]]:
             command = [sys.executable, __file__, "--models", model, "--kinds", kind]
             command += ["--seconds", str(options.seconds), "--child", folder]
             command += ["--device", options.device, "--processes", str(len(wanted))]
+            command += ["--contest", options.contest]
             environment = os.environ | {
                 "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
                 "TRITON_CACHE_DIR": str(caches / "triton"),
+                "THUNDER_CACHE_DIR": str(caches / "thunder"),
             }
             children.append(
                 subprocess.Popen(
@@ -189,22 +108,24 @@ def measure(case: Case, kind: str, options: argparse.Namespace) -> None:
     device = torch.device(options.device)
     model = case.make(device).train(kind == "training step")
     ids = torch.randint(0, case.vocabulary, (case.rows, case.tokens), device=device)
-    expected = _outcome(model, _step(model, model, ids, kind), kind)
+    expected = _outcome(model, step_of(model, model, ids, kind), kind)
     steps: dict[str, Callable[[], torch.Tensor]] = {}
-    first_calls: dict[str, float] = {}
     distances: dict[str, float] = {}
-    for name, specification in SPECIFICATIONS.items():
+    compiled: dict[str, Callable[..., Any]] = {}
+    alone = ExitStack()
+    for name, specification in zip(NAMES, _specifications(options.contest), strict=True):
+        if name == "thunderfx" and options.contest == "full":
+            alone.enter_context(_alone(Path(options.child), options.processes))  # it measures too
         torch._dynamo.reset()
-        started = time.perf_counter()
-        steps[name] = _step(model, specification.compile(model, inputs=[ids]), ids, kind)
+        compiled[name] = specification.compile(model, inputs=[ids])
+        steps[name] = step_of(model, compiled[name], ids, kind)
         steps[name]()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        first_calls[name] = time.perf_counter() - started
         got = _outcome(model, steps[name], kind)
         distances[name] = float((got - expected).norm() / expected.norm())
     workloads = {name: Workload(function=step, devices=(device,)) for name, step in steps.items()}
-    with _alone(Path(options.child), options.processes):
+    if options.contest != "full":
+        alone.enter_context(_alone(Path(options.child), options.processes))
+    with alone:
         settings = Settings(seconds=options.seconds, threshold=0.01)
         found = compare_speed(workloads, timer=WallTimeWithMemoryUsage(), settings=settings)
     comparison = found.comparisons[0]
@@ -214,27 +135,19 @@ def measure(case: Case, kind: str, options: argparse.Namespace) -> None:
                 "milliseconds": {m.name: m.median * 1e3 for m in found.measurements},
                 "peak_bytes": {m.name: m.peak_bytes for m in found.measurements},
                 "ratio": [comparison.ratio, comparison.low, comparison.high],
-                "first_calls_side_by_side": first_calls,
                 "distance_from_eager": distances,
+                "verdicts": {
+                    name: str(verdict)
+                    for record in compile_stats(compiled["thunderfx"]).compiles
+                    for name, verdict in record.verdicts.items()
+                },
             }
         )
     )
 
 
-def _step(
-    model: nn.Module, compiled: Callable[..., Any], ids: torch.Tensor, kind: str
-) -> Callable[[], torch.Tensor]:
-    def infer() -> torch.Tensor:
-        with torch.no_grad():
-            return compiled(input_ids=ids).logits
-
-    def train() -> torch.Tensor:
-        model.zero_grad()
-        loss = compiled(input_ids=ids, labels=ids).loss
-        loss.backward()
-        return loss.detach()
-
-    return infer if kind == "inference" else train
+def _specifications(contest: str) -> tuple[AbstractCompileSpecification, ...]:
+    return TorchCompileSpecification(), ThunderCompileSpecification(contest=contest)
 
 
 def _outcome(model: nn.Module, step: Callable[[], torch.Tensor], kind: str) -> torch.Tensor:
@@ -267,11 +180,11 @@ def _table(rows: list[dict[str, Any]]) -> Table:
         if "error" in row:
             table.add_row(row["model"], row["kind"], row["error"][-200:])
             continue
-        before, after = (row["milliseconds"][name] for name in SPECIFICATIONS)
-        peak_before, peak_after = (row["peak_bytes"][name] for name in SPECIFICATIONS)
+        before, after = (row["milliseconds"][name] for name in NAMES)
+        peak_before, peak_after = (row["peak_bytes"][name] for name in NAMES)
         ratio, low, high = row["ratio"]
         speedups.append(1 / ratio)
-        distance = " / ".join(f"{row['distance_from_eager'][name]:.1e}" for name in SPECIFICATIONS)
+        distance = " / ".join(f"{row['distance_from_eager'][name]:.1e}" for name in NAMES)
         table.add_row(
             row["model"],
             row["kind"],
@@ -294,6 +207,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--models", nargs="+", choices=list(CASES), default=list(CASES))
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--seconds", type=float, default=6.0, help="measuring a model and kind")
+    parser.add_argument("--contest", choices=("full", "cached", "off"), default="cached")
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--processes", type=int, default=1, help=argparse.SUPPRESS)
     parser.add_argument("--child", help=argparse.SUPPRESS)
