@@ -38,6 +38,14 @@ REFUSED = {
     "integer power": (lambda x: aten.pow(x, 7), [I], "constant exponents 1 to 4"),
     "nan of int": (aten.isnan, [I], "integers are never NaN"),
     "slice step": (lambda x: aten.slice(x, 1, 0, 6, 2), [X], "a slice with a step"),
+    "slice of one": (lambda x: aten.slice(x, 1, 3, 4), [X], "down to one element"),
+    "pieces of one": (lambda x: aten.split(x, 3)[1] * 2, [X], "down to one element"),
+    "half of one": (lambda x: aten.glu(x[:2], 0), [X], "down to one element"),
+    "pad that leaves one": (
+        lambda x: aten.constant_pad_nd(x, [-5, 2]),
+        [X],
+        "down to one element",
+    ),
     "as_strided": (
         lambda x: aten.as_strided(x, [2, 2], [1, 1]),
         [X],

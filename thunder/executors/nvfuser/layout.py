@@ -153,6 +153,21 @@ def slice_one(
     return _moved(builder, "slice", value, starts, ends, shape=shape)
 
 
+def leaves_one(before: Sequence[int], after: Sequence[int]) -> str | None:
+    """Says why nvFuser may not cut a dimension down to one element; None when nothing is.
+
+    nvFuser 0.2.36 then reads the first element in place of the one that was asked for, where
+    longer pieces of the same tensor are in the kernel. A dimension that is removed as well, as
+    `select` does, is right.
+
+    Args:
+        before: Sizes of the tensor that is cut.
+        after: Sizes of the piece.
+    """
+    cut = any(new == 1 and old != 1 for old, new in zip(before, after, strict=True))
+    return "it cuts a dimension down to one element, which nvFuser gets wrong" if cut else None
+
+
 def pad(
     builder: Builder, value: Operand, widths: Sequence[int], number: Number, shape: Shape
 ) -> TensorValue:

@@ -10,7 +10,7 @@ import torch
 
 from thunder.executors.nvfuser.builder import Builder
 from thunder.executors.nvfuser.definition import Number, Operand, TensorValue
-from thunder.executors.nvfuser.layout import slice_one
+from thunder.executors.nvfuser.layout import leaves_one, slice_one
 from thunder.executors.nvfuser.lowering import Kind, Lowering
 from thunder.executors.nvfuser.lowerings.pointwise import only_float
 from thunder.executors.nvfuser.sizes import all_concrete
@@ -100,8 +100,11 @@ def glu(builder: Builder, self: Operand, dim: int = -1) -> TensorValue:
 
 
 def _refuse_glu(result: torch.Tensor, self: torch.Tensor, *_: Any, **__: Any) -> str | None:
-    refusal = only_float(result)
-    return refusal or (None if all_concrete(self.shape) else "it cuts a symbolic shape")
+    if refusal := only_float(result):
+        return refusal
+    if not all_concrete(self.shape):
+        return "it cuts a symbolic shape"
+    return leaves_one(self.shape, result.shape)
 
 
 def sigmoid_backward(builder: Builder, grad_output: Operand, output: Operand) -> TensorValue:

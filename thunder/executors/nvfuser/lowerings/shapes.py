@@ -110,7 +110,9 @@ def _refuse_slice(
         return "it takes a slice with a step"
     if not all(bound is None or isinstance(bound, int) for bound in (start, end)):
         return "it takes a slice with symbolic bounds"
-    return None if all_concrete(self.shape) else "it takes a slice of a symbolic shape"
+    if not all_concrete(self.shape):
+        return "it takes a slice of a symbolic shape"
+    return layout.leaves_one(self.shape, result.shape)
 
 
 def select(builder: Builder, self: Operand, dim: int, index: int) -> Moved:
@@ -147,6 +149,13 @@ def unbind(builder: Builder, self: Operand, dim: int = 0) -> tuple[Moved, ...]:
 
 def _refuse_symbolic(result: Any, self: torch.Tensor, *_: Any, **__: Any) -> str | None:
     return None if all_concrete(self.shape) else "it cuts a symbolic shape"
+
+
+def _refuse_split(result: Any, self: torch.Tensor, *_: Any, **__: Any) -> str | None:
+    if not all_concrete(self.shape):
+        return "it cuts a symbolic shape"
+    reasons = (layout.leaves_one(self.shape, piece.shape) for piece in result)
+    return next(filter(None, reasons), None)
 
 
 def same(builder: Builder, self: Operand, **_: Any) -> Operand:
@@ -217,8 +226,8 @@ LOWERINGS: dict[str, Lowering] = {
     "prims.broadcast_in_dim.default": _entry(broadcast_in_dim),
     "aten.slice.Tensor": _entry(slice_tensor, refuse=_refuse_slice),
     "aten.select.int": _entry(select, refuse=_refuse_select),
-    "aten.split.Tensor": _entry(split, refuse=_refuse_symbolic),
-    "aten.split_with_sizes.default": _entry(split, refuse=_refuse_symbolic),
+    "aten.split.Tensor": _entry(split, refuse=_refuse_split),
+    "aten.split_with_sizes.default": _entry(split, refuse=_refuse_split),
     "aten.unbind.int": _entry(unbind, refuse=_refuse_symbolic),
     "aten.as_strided.default": _entry(as_strided, refuse=_refuse_as_strided),
     "aten.alias.default": _entry(same),
