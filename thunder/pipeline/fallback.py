@@ -23,9 +23,10 @@ from thunder.executors.base import AbstractFusionExecutor
 from thunder.executors.registry import get_executor
 from thunder.pipeline.check_trace import require_faithful_stages
 from thunder.pipeline.contest import Contest, contest_over
-from thunder.pipeline.first_run import Run, promised_outputs, run_checked, take_snapshot
+from thunder.pipeline.first_run import Run, run_checked, take_snapshot
 from thunder.pipeline.lowering import GraphRequest, LoweredGraph, lower_graph
 from thunder.pipeline.options import CompileOptions
+from thunder.pipeline.promises import promised_outputs
 from thunder.pipeline.verdicts import ContestVerdict
 from thunder.trace.trace import Direction, TraceCtx
 
@@ -82,7 +83,6 @@ class GuardedGraph:
         self._boxed_call = True  # torch's mark for the one-list calling convention
         self.calls = 0
         self._promised = promised_outputs(request.graph_module.graph)
-        self._is_transformed = False
         self._contest = contest_over(request, options)
         self._ways = _ways(options if self._contest is None else self._contest.options)
         self._pristine: GraphRequest | None = request
@@ -120,7 +120,6 @@ class GuardedGraph:
                 failed = ("compile", way, error)
                 continue
             self._way = way
-            self._is_transformed = bool(options.transforms)
             return self._told(lowered, options)
 
     def _report(self, stage: str, way: str, error: Exception, next_way: str | None) -> None:
@@ -174,7 +173,7 @@ class GuardedGraph:
                         self._lowered.traces[-1],
                         self._lowered.run,
                         inputs,
-                        self._promised if self._is_transformed else None,
+                        self._promised,
                     )
             except torch.OutOfMemoryError:
                 raise

@@ -16,11 +16,16 @@ from torch import fx
 
 from thunder.errors import ExecutorError, UnrepeatableRunError
 from thunder.executors.grouping import is_write
+from thunder.pipeline.promises import (
+    Broken,
+    broken_by_graph,
+    broken_by_node,
+    broken_by_results,
+)
 from thunder.trace.communication import communicates
 from thunder.trace.copying import output_values
 from thunder.trace.source_lines import source_line
 from thunder.trace.targets import CLAIM, ClaimedOperator, FusedRegion
-from thunder.trace.tensor_spec import describe
 from thunder.trace.trace import TraceCtx
 
 _KEPT_SHARE_OF_FREE_MEMORY = 0.25
@@ -76,13 +81,8 @@ def take_snapshot(graph: fx.Graph, inputs: Sequence[Any]) -> Snapshot | None:
     )
 
 
-def promised_outputs(graph: fx.Graph) -> tuple[Any, ...]:
-    """Returns what a graph from AOTAutograd promises to return: fake values, in order."""
-    return tuple(_values(output_values(graph)))
-
-
 def run_checked(
-    trace: TraceCtx, run: Run, inputs: list[Any], promised: Sequence[Any] | None
+    trace: TraceCtx, run: Run, inputs: list[Any], promised: Sequence[Any]
 ) -> Sequence[Any]:
     """Runs a graph for the first time.
 
@@ -91,8 +91,7 @@ def run_checked(
         run: What later runs call; called here when it is one region.
         inputs: The graph's inputs; cleared.
         promised: `promised_outputs` of the graph as it was before any transform. AOTAutograd and
-            the other graph were made for these. None where no transform has changed it: some of
-            ATen's kernels return another dtype than their fakes say, which is no fault of ours.
+            the other graph were made for these.
 
     Returns:
         The graph's outputs.
@@ -104,8 +103,7 @@ def run_checked(
     interpreter = _CheckedInterpreter(trace)
     try:
         outputs = _run_whole_or_by_node(trace, run, inputs, interpreter)
-        if promised is not None:
-            _check_promised(trace, promised, outputs)
+        _check_promised(trace, promised, outputs)
         return outputs
     except ExecutorError as error:
         if interpreter.communicated:
@@ -136,7 +134,7 @@ def _run_whole_or_by_node(
             raise
         except Exception as error:
             raise _failed(whole[0], trace, error) from error
-        _check(whole[0], trace, _values(output_values(trace.graph)), list(outputs))
+        _require(broken_by_results(output_values(trace.graph), list(outputs)), whole[0], trace)
         return outputs
     arguments = tuple(inputs)
     inputs.clear()
@@ -167,7 +165,7 @@ class _CheckedInterpreter(fx.Interpreter):
         except Exception as error:
             raise _failed(n, self.trace, error) from error
         if isinstance(n.target, FusedRegion | ClaimedOperator):
-            _check(n, self.trace, n.meta.get("val"), result)
+            _require(broken_by_node(n, result), n, self.trace)
         return result
 
 
@@ -200,12 +198,8 @@ def _is_output(node: fx.Node) -> bool:
     return bool(node.args) and isinstance(getattr(node.args[0], "target", None), FusedRegion)
 
 
-def _values(nodes: Sequence[Any]) -> list[Any]:
-    return [node.meta.get("val") if isinstance(node, fx.Node) else node for node in nodes]
-
-
-def _check(node: fx.Node, trace: TraceCtx, promised: Any, result: Any) -> None:
-    if broken := _disagreement(promised, result):
+def _require(broken: Broken | None, node: fx.Node, trace: TraceCtx) -> None:
+    if broken:
         wanted, got = broken
         raise ExecutorError(
             f"{_what(node, trace)} returned {got}; the graph promises {wanted}{_where(node)}"
@@ -219,41 +213,14 @@ def _check_promised(trace: TraceCtx, promised: Sequence[Any], outputs: Sequence[
             f"the {trace.direction.value} graph returned {len(outputs)} outputs, and "
             f"AOTAutograd promised {len(promised)}: a transform changed their number"
         )
-    for position, (promise, output) in enumerate(zip(promised, outputs, strict=True)):
-        if broken := _disagreement(promise, output):
-            wanted, got = broken
-            source = output_values(trace.graph)[position]
-            raise ExecutorError(
-                f"the {trace.direction.value} graph returned {got} as output {position}, and "
-                f"AOTAutograd promised {wanted}: a transform changed what it computes"
-                f"{_where(source) if isinstance(source, fx.Node) else ''}"
-            )
-
-
-def _disagreement(promised: Any, result: Any) -> tuple[str, str] | None:
-    """Returns what was promised and what came instead, in words; None when that is the same."""
-    if isinstance(promised, list | tuple):
-        results = list(result) if isinstance(result, list | tuple) else [result]
-        if len(results) != len(promised):
-            return f"{len(promised)} outputs", f"{len(results)}"
-        pairs = zip(promised, results, strict=True)
-        return next(filter(None, (_disagreement(*pair) for pair in pairs)), None)
-    if not isinstance(promised, torch.Tensor):
-        return None
-    if not isinstance(result, torch.Tensor):
-        return describe(promised), describe(result)
-    same = result.dtype == promised.dtype and result.device == promised.device
-    if same and _same_shape(result.shape, promised.shape):
-        return None
-    return describe(promised), describe(result)
-
-
-def _same_shape(shape: Sequence[int], promised: Sequence[Any]) -> bool:
-    if len(shape) != len(promised):
-        return False
-    return all(
-        size == want for size, want in zip(shape, promised, strict=True) if isinstance(want, int)
-    )
+    if found := broken_by_graph(trace.graph, promised, outputs):
+        position, (wanted, got) = found
+        source = output_values(trace.graph)[position]
+        raise ExecutorError(
+            f"the {trace.direction.value} graph returned {got} as output {position}, and "
+            f"AOTAutograd promised {wanted}: a transform changed what it computes"
+            f"{_where(source) if isinstance(source, fx.Node) else ''}"
+        )
 
 
 def _failed(node: fx.Node, trace: TraceCtx, error: Exception) -> ExecutorError:
