@@ -139,6 +139,8 @@ def measure(name: str, compute: Compute, options: argparse.Namespace, table: Tab
         for label, outcome in zip(labels, result.outcomes, strict=True)
     ]
     for seconds, label, outcome in sorted(rows, key=lambda row: row[0]):
+        if outcome.measurement is None:
+            print(f"{name}, {compute.value}: {outcome}", file=sys.stderr)
         found = (f"{seconds * 1e6:.1f}", f"{seconds / floor:.2f}")
         if math.isinf(seconds):
             found = (outcome.status.value, "")
