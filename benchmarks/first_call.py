@@ -48,6 +48,7 @@ def main() -> int:
             for _ in range(options.rounds):
                 for way in options.ways:
                     found[way].append(_in_a_process(model, kind, way, options))
+                    print(f"{model}, {kind}, {way}: {found[way][-1]:.1f} s", flush=True)
             console.print(_table(f"{model}, {kind}", found))
     return 0
 

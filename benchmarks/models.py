@@ -60,47 +60,64 @@ def main() -> int:
         return 0
     console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
     console.print(environment_report().headline())
-    rows = run_children(options)
-    print(json.dumps(rows))
+    rows: list[dict[str, Any]] = []
+    try:
+        for row in run_children(options):
+            print(json.dumps(row), flush=True)
+            rows.append(row)
+    except KeyboardInterrupt:
+        console.print("interrupted: what follows is what was measured before")
     console.print(_table(rows))
-    return 1 if any("error" in row for row in rows) else 0
+    return 1 if len(rows) < _wanted(options) or any("error" in row for row in rows) else 0
 
 
-def run_children(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Starts a process for each model and kind, and returns what they found, in order."""
-    wanted = [(model, kind) for model in options.models for kind in options.kinds]
+def run_children(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Starts a process for each model and kind, and yields what they found as they end."""
     with tempfile.TemporaryDirectory() as folder:
-        children = []
-        for number, (model, kind) in enumerate(wanted):
-            caches = Path(folder) / str(number)
-            command = [sys.executable, __file__, "--models", model, "--kinds", kind]
-            command += ["--seconds", str(options.seconds), "--child", folder]
-            command += ["--device", options.device, "--processes", str(len(wanted))]
-            command += ["--contest", options.contest]
-            environment = os.environ | {
-                "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
-                "TRITON_CACHE_DIR": str(caches / "triton"),
-                "THUNDER_CACHE_DIR": str(caches / "thunder"),
-            }
-            children.append(
-                subprocess.Popen(
-                    command,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    env=environment,
-                )
-            )
-        rows = []
-        for (model, kind), child in zip(wanted, children, strict=True):
-            out, err = child.communicate()
-            found = (
-                json.loads(out.splitlines()[-1])
-                if child.returncode == 0
-                else {"error": err[-2000:]}
-            )
-            rows.append({"model": model, "kind": kind, **found})
-    return rows
+        children: dict[subprocess.Popen[bytes], tuple[str, str, Path]] = {}
+        try:
+            for model in options.models:
+                for kind in options.kinds:
+                    own = Path(folder) / str(len(children))
+                    own.mkdir()
+                    children[_start(model, kind, own, options)] = (model, kind, own)
+            while children:
+                time.sleep(0.1)
+                for child in [child for child in children if child.poll() is not None]:
+                    model, kind, own = children.pop(child)
+                    yield {"model": model, "kind": kind, **_found(child, own)}
+        finally:
+            for child in children:
+                child.kill()
+                child.wait()
+
+
+def _start(
+    model: str, kind: str, own: Path, options: argparse.Namespace
+) -> subprocess.Popen[bytes]:
+    """Starts the process of one model and kind, with caches in a folder of its own."""
+    command = [sys.executable, __file__, "--models", model, "--kinds", kind]
+    command += ["--seconds", str(options.seconds), "--contest", options.contest]
+    command += ["--device", options.device, "--processes", str(_wanted(options))]
+    caches = {
+        "TORCHINDUCTOR_CACHE_DIR": str(own / "inductor"),
+        "TRITON_CACHE_DIR": str(own / "triton"),
+        "THUNDER_CACHE_DIR": str(own / "thunder"),
+    }
+    with (own / "out").open("wb") as out, (own / "err").open("wb") as err:
+        return subprocess.Popen(
+            [*command, "--child", str(own.parent)], stdout=out, stderr=err, env=os.environ | caches
+        )
+
+
+def _found(child: subprocess.Popen[bytes], own: Path) -> dict[str, Any]:
+    if child.returncode:
+        return {"error": (own / "err").read_text(errors="replace")[-2000:]}
+    return json.loads((own / "out").read_text().splitlines()[-1])
+
+
+def _wanted(options: argparse.Namespace) -> int:
+    return len(options.models) * len(options.kinds)
 
 
 def measure(case: Case, kind: str, options: argparse.Namespace) -> None:
