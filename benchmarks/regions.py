@@ -133,6 +133,8 @@ def measure(name: str, compute: Compute, options: argparse.Namespace, table: Tab
         timer=KernelTime() if options.device.startswith("cuda") else WallTime(),
         settings=Settings(seconds=options.seconds),
     )
+    if result.interrupted:
+        raise KeyboardInterrupt  # the tables of what was measured before are printed
     labels = ["torch.compile", *options.executors]
     rows = [
         (math.inf if outcome.measurement is None else outcome.measurement.median, label, outcome)
@@ -140,7 +142,7 @@ def measure(name: str, compute: Compute, options: argparse.Namespace, table: Tab
     ]
     for seconds, label, outcome in sorted(rows, key=lambda row: row[0]):
         if outcome.measurement is None:
-            print(f"{name}, {compute.value}: {outcome}", file=sys.stderr)
+            print(f"{name}, {compute.value}: {outcome}", file=sys.stderr, flush=True)
         found = (f"{seconds * 1e6:.1f}", f"{seconds / floor:.2f}")
         if math.isinf(seconds):
             found = (outcome.status.value, "")
