@@ -7,10 +7,11 @@ import warnings
 import pytest
 import torch
 from torch import fx
+from torch._inductor import config as inductor_config
 
 from thunder.dynamo.compiler import ThunderCompiler
 from thunder.errors import FallbackWarning
-from thunder.executors import AbstractFusionExecutor, OperatorExecutor, Refusal
+from thunder.executors import AbstractFusionExecutor, OperatorExecutor, Refusal, inductor
 
 
 class Broken(AbstractFusionExecutor):
@@ -190,3 +191,19 @@ def test_a_kernel_that_returns_another_dtype_than_its_fake_is_no_fault():
     torch.testing.assert_close(got, norm(x))
     gradients = torch.autograd.grad(got.sum(), (x, norm.weight))
     torch.testing.assert_close(gradients, torch.autograd.grad(norm(x).sum(), (x, norm.weight)))
+
+
+def test_what_is_compiled_at_a_first_run_has_the_users_inductor_settings(monkeypatch):
+    seen = []
+    compile_fx_inner = inductor.compile_fx_inner
+
+    def note(*args, **kwargs):
+        seen.append((inductor_config.fallback_random, inductor_config.epilogue_fusion))
+        return compile_fx_inner(*args, **kwargs)
+
+    monkeypatch.setattr(inductor, "compile_fx_inner", note)
+    settings = {"fallback_random": True, "epilogue_fusion": False}
+    backend = ThunderCompiler(executors=[Broken("run", "forward")], options=settings)
+    with pytest.warns(FallbackWarning, match="It goes on by Inductor"):
+        run(torch.compile(function, backend=backend))
+    assert seen == [(True, False)]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
+from torch._inductor import config as inductor_config
 from torch._ops import OpOverload
 
 from thunder.debug import recorded
@@ -87,6 +88,9 @@ class GraphRequest:
 def lower_graph(request: GraphRequest, options: CompileOptions) -> LoweredGraph:
     """Lowers one ATen graph.
 
+    Inductor's settings hold meanwhile: AOTAutograd's caller has set them while it compiles, but a
+    graph may also be lowered at its first run, after a failure or in a contest.
+
     Args:
         request: The graph; it is consumed.
         options: The user's options.
@@ -95,6 +99,11 @@ def lower_graph(request: GraphRequest, options: CompileOptions) -> LoweredGraph:
         TransformError: A transform failed.
         ExecutorError: An executor failed; names it, the region and the cause.
     """
+    with inductor_config.patch(dict(options.inductor_config)):
+        return _lower_graph(request, options)
+
+
+def _lower_graph(request: GraphRequest, options: CompileOptions) -> LoweredGraph:
     graph_module, direction = request.graph_module, request.direction
     traces = [
         TraceCtx(
