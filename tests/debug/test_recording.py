@@ -21,7 +21,7 @@ def test_profiles_show_a_region_around_its_operators():
 
     run = recorded(region, NAME)
     x = torch.ones(2)
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU], acc_events=True) as profile:
         assert torch.equal(run(x), x.sin())
         with region_scope("other"):
             x.cos()
@@ -64,7 +64,7 @@ def test_errors_pass_through_and_close_the_region():
         raise ValueError("inside")
 
     run = recorded(fail, NAME)
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU], acc_events=True) as profile:
         with pytest.raises(ValueError, match="inside"):
             run()
         torch.ones(2).sin()
@@ -80,7 +80,7 @@ def test_regions_may_nest_and_recur():
         return 0 if number == 0 else pair[(number - 1) % 2](number - 1)
 
     pair = [recorded(count_down, "even"), recorded(count_down, "odd")]
-    with torch.profiler.profile(activities=[ProfilerActivity.CPU]) as profile:
+    with torch.profiler.profile(activities=[ProfilerActivity.CPU], acc_events=True) as profile:
         assert pair[0](4) == 0
     found = [event.name for event in profile.events() or ()]
     assert (found.count("even"), found.count("odd")) == (3, 2)
