@@ -52,6 +52,28 @@ def mutation_of_a_view_of_an_input(wrap):
 
 
 @program
+def changed_inputs_that_share_memory_are_returned(wrap):
+    def function(whole, row):
+        first = row.sin()
+        changed = row.neg_()
+        return whole.mul_(2), first, changed, row + 1
+
+    memory = torch.arange(6.0).reshape(2, 3)
+    row = memory[1]
+    a, b, c, d = wrap(function)(memory.t(), row)
+    a.add_(1)
+    row.add_(c)
+    return a, b, c, d, memory, row
+
+
+@program
+def a_returned_input_that_shares_memory_is_all_there_is(wrap):
+    memory = torch.arange(6.0).reshape(2, 3)
+    changed = wrap(lambda whole, row: row.add_(whole.sum()))(memory, memory[1])
+    return changed.mul_(2), memory
+
+
+@program
 def outputs_that_alias(wrap):
     def function(x):
         y = x.sin()

@@ -22,6 +22,7 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.utils import get_donated_idxs
 
 from thunder.pipeline.lowering import GraphRequest
+from thunder.pipeline.returned_inputs import compile_without_returned_inputs
 from thunder.trace.trace import Direction
 
 GraphCompiler = Callable[[GraphRequest], Callable[[list[Any]], Sequence[Any]]]
@@ -72,14 +73,17 @@ def compile_with_inductor_passes(
     # On a hit AOTAutograd's cache would skip inner_compile, and with it traces and reports;
     # Inductor's own cache of compiled graphs stays on.
     with functorch_config.patch(enable_autograd_cache=False):
-        return _callable(
-            compile_fx(
-                graph_module,
-                list(example_inputs),
-                inner_compile=inner_compile,  # pyright: ignore[reportArgumentType] - returns what it got
-                config_patches=dict(inductor_config) or None,
-                decompositions=decompositions,
-            )
+        return compile_without_returned_inputs(
+            graph_module,
+            lambda: _callable(
+                compile_fx(
+                    graph_module,
+                    list(example_inputs),
+                    inner_compile=inner_compile,  # pyright: ignore[reportArgumentType] - returns what it got
+                    config_patches=dict(inductor_config) or None,
+                    decompositions=decompositions,
+                )
+            ),
         )
 
 
@@ -98,8 +102,10 @@ def compile_plainly(
     Returns:
         A function of the placeholders' values.
     """
-    return _callable(
-        compile_fx(graph_module, list(example_inputs), config_patches=dict(inductor_config) or None)
+    patches = dict(inductor_config) or None
+    return compile_without_returned_inputs(
+        graph_module,
+        lambda: _callable(compile_fx(graph_module, list(example_inputs), config_patches=patches)),
     )
 
 
@@ -124,13 +130,16 @@ def compile_op_by_op(
             )
         )
 
-    return aot_autograd(
+    autograd = aot_autograd(
         fw_compiler=compiler(Direction.FORWARD),
         bw_compiler=compiler(Direction.BACKWARD),
         inference_compiler=compiler(Direction.INFERENCE),
         partition_fn=_partition,
         keep_inference_input_mutations=True,
-    )(graph_module, list(example_inputs))
+    )
+    return compile_without_returned_inputs(
+        graph_module, lambda: autograd(graph_module, list(example_inputs))
+    )
 
 
 def _partition(
