@@ -40,6 +40,10 @@ class Net(nn.Module):
         return (y * 2).softmax(-1)
 
 
+# Below `Net`, whose line numbers are in the golden files.
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
+
+
 def compiled_region(executors, net: nn.Module, x: torch.Tensor):
     backend = ThunderCompiler(executors=executors, on_failure="raise")
     out = torch.compile(net, backend=backend)(x)
@@ -93,6 +97,9 @@ def test_printed_traces_are_as_they_were(name):
         for trace in region.traces(direction)[-1:]
     )
     golden = GOLDEN / f"net_{name}.txt"
+    older = GOLDEN / f"net_{name}_torch_2_11.txt"
+    if older.exists() and RELEASE < (2, 13):  # Inductor's softmax of a product was shorter
+        golden = older
     if not golden.exists():
         golden.parent.mkdir(exist_ok=True)
         golden.write_text(text)
