@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 import torch
 from torch import nn
 
@@ -14,6 +16,20 @@ from thunder import jit, thunderfx
 
 THREADS = 4
 ROUNDS = 5
+PATIENCE = 1000
+
+# Its threads stay alive. A CUDA build of torch 2.11 on a machine without a GPU crashes, with or
+# without thunder, where fake tensors are used after a thread that used them has ended.
+POOL = ThreadPoolExecutor(THREADS)
+
+
+@pytest.fixture(autouse=True)
+def _no_frames_overridden():
+    """Keeps a race of torch 2.11 from later tests: who asks for `fullgraph` is the process's."""
+    yield
+    frames = torch._C._dynamo.eval_frame
+    if hasattr(frames, "set_eval_frame_override"):
+        frames.set_eval_frame_override(frames._EvalFrameOverride.NONE)
 
 
 def at_once(functions):
@@ -24,13 +40,28 @@ def at_once(functions):
         barrier.wait()
         return function()
 
-    with ThreadPoolExecutor(len(functions)) as pool:
-        return list(pool.map(run, functions))
+    return list(POOL.map(run, functions))
+
+
+def called(function, *inputs):
+    """Calls a function, again when torch refuses because another thread traces a graph just then.
+
+    Its flag for that is the process's, not the thread's (torch 2.11 to 2.13); the same happens to
+    any function of `torch.compile`.
+    """
+    for _ in range(PATIENCE):
+        try:
+            return function(*inputs)
+        except RuntimeError as error:
+            if "FX to symbolically trace" not in str(error):
+                raise
+            time.sleep(0.01)
+    return function(*inputs)
 
 
 def gradient(function, x):
     x = x.detach().requires_grad_()
-    return torch.autograd.grad(function(x).sum(), x)[0]
+    return torch.autograd.grad(called(function, x).sum(), x)[0]
 
 
 def test_the_first_call_in_several_threads_at_once():
@@ -60,7 +91,7 @@ def test_recompiles_and_calls_side_by_side():
 
     def calls(index):
         sizes = [(index + step) % 3 + 1 for step in range(ROUNDS)]
-        return [(size, f(torch.ones(size, 2))) for size in sizes]
+        return [(size, called(f, torch.ones(size, 2))) for size in sizes]
 
     found = at_once([lambda i=i: calls(i) for i in range(THREADS)])
     for size, result in itertools.chain.from_iterable(found):
@@ -77,13 +108,13 @@ def test_a_module_is_trained_in_one_thread_and_read_in_others():
         shapes = set()
         while not stop.is_set():
             with torch.no_grad():
-                shapes.add(tuple(compiled(x).shape))
+                shapes.add(tuple(called(compiled, x).shape))
         return shapes
 
     def train():
         try:
             for _ in range(20):
-                compiled(x).sum().backward()
+                called(compiled, x).sum().backward()
         finally:
             stop.set()
 
@@ -107,5 +138,5 @@ def test_options_of_one_thread_are_not_those_of_another():
         thunderfx(lambda x, i=i: x.sin() + i, executors=["aten"], transforms=[transform(i)])
         for i in range(THREADS)
     ]
-    at_once([lambda f=f: f(torch.ones(2)) for f in functions])
+    at_once([lambda f=f: called(f, torch.ones(2)) for f in functions])
     assert sorted(map(len, seen.values())) == [1] * THREADS
