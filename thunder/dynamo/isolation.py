@@ -4,7 +4,8 @@ Dynamo keeps what it compiled with the code object of the function, and all `tor
 on that function share one limit (8); beyond it they run eagerly without a word. Every `thunderfx`
 call has a compiler of its own, so nothing of an earlier call can be reused, and the ninth call on
 one function would not be compiled. torch 2.12 and later can keep calls apart; for earlier
-versions the function gets a code object of its own.
+versions the function gets a code object of its own. There, functions that it calls and that break
+the graph are compiled by themselves and still share one limit.
 """
 
 from __future__ import annotations
