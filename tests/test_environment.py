@@ -120,6 +120,7 @@ def test_report_is_the_same_in_another_process():
 
 def test_missing_compiler_is_said(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)  # where a path is in it, PATH does not matter
     thunder.environment._compiler.cache_clear()
     try:
         assert environment_report().compiler == "none found"
