@@ -222,8 +222,8 @@ OTHERS: dict[str, tuple[Callable[[], PreTrainedModel], set[Any]]] = {
         make("OPTForCausalLM", "OPTConfig", **SIZES, ffn_dim=32, word_embed_proj_dim=32),
         {CAUSAL},
     ),
-    # Gemma 2 caps its scores, which no fused kernel does: it does not call one.
-    "gemma2": (make("Gemma2ForCausalLM", "Gemma2Config", **GROUPED, head_dim=8), set()),
+    # Gemma 2 caps its scores, which no fused kernel does: since 5.20 or so it does not call one.
+    "gemma2": (make("Gemma2ForCausalLM", "Gemma2Config", **GROUPED, head_dim=8), {CAUSAL}),
     "llama": (CAUSAL_MODELS["llama"], {CAUSAL}),
 }
 
@@ -258,7 +258,11 @@ def test_t5_learns_its_masks():
 
 @pytest.mark.parametrize("cache", [StaticCache, DynamicCache])
 def test_decoding(cache):
-    """Prefill and steps with a cache; how much of a static one is used is data."""
+    """Prefill and steps with a cache; how much of a static one is used is data.
+
+    The prompt's mask is causal beside the unused rest of a static cache, too. torch before 2.13 and
+    older transformers show it; there are more keys than queries, so it stays.
+    """
     model = CAUSAL_MODELS["llama"]().eval()
     compiled = Compiled(model)
     prompt = tokens()
@@ -273,5 +277,6 @@ def test_decoding(cache):
             logits.append([call(input_ids=ids, **{argument: past}).logits for ids in steps])
     torch.testing.assert_close(logits[1], logits[0], rtol=1e-4, atol=1e-5)
     kept = {DATA} if cache is StaticCache else {(MaskForm.SHIFTED_CAUSAL, False)}
-    assert compiled.forms <= kept | {CAUSAL, (MaskForm.ALL_TRUE, True)}
+    prompts = {(MaskForm.CAUSAL, False)} if cache is StaticCache else {CAUSAL}
+    assert compiled.forms <= kept | prompts | {(MaskForm.ALL_TRUE, True)}
     assert kept <= compiled.forms
