@@ -19,7 +19,7 @@ from tests.zoo.excuses import NOT_MADE, excuse_for, read_excuses
 from tests.zoo.judging import Judgement, Mode, judge
 from tests.zoo.workers import DiedError, results_of
 
-LIMIT = 300
+LIMIT = 600
 """Seconds for all modes of an architecture."""
 
 EXCUSES = read_excuses()
