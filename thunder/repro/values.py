@@ -19,6 +19,7 @@ import torch
 import torch._dynamo.utils
 
 from thunder.repro.collecting import SourceCollector, is_installed
+from thunder.repro.dtensor_calls import method_call
 from thunder.repro.functions import define_function
 from thunder.repro.imported_modules import write_module
 from thunder.repro.process_groups import write_distributed
@@ -178,6 +179,10 @@ def _by_construction(value: Any, collector: SourceCollector) -> str | None:
             collector.names.modules.add("functools")
             positional = (value.func, *value.args)
             return _call("functools.partial", positional, value.keywords, collector)
+        case types.FunctionType() if (call := method_call(value)) is not None:
+            collector.names.modules.add("operator")
+            positional = (call.method, *call.positional)
+            return _call("operator.methodcaller", positional, call.keywords, collector)
         case types.MethodType() if not isinstance(value.__self__, type | types.ModuleType):
             owner = write_value(value.__self__, collector)
             return None if owner == "None" else attribute(owner, value.__name__)
