@@ -41,6 +41,7 @@ from thunder.repro import (
 
 GOLDEN = Path(__file__).parent / "golden"
 
+RELEASE = tuple(map(int, torch.__version__.split(".")[:2]))
 BASE = torch.arange(24.0)
 
 
@@ -126,7 +127,14 @@ def test_every_kind_of_input_and_graph_runs_and_agrees_with_eager(tmp_path):
     imported, _ = results.pop("thunder")
     assert imported == "False"
     assert len(results) == len(paths)
-    assert {name: code for name, (code, _) in results.items() if code != "0"} == {}
+    failed = {name: code for name, (code, _) in results.items() if code != "0"}
+    if RELEASE < (2, 13):
+        # That torch returns a wrong tensor, and cannot compile the calls of a graph's `autocast`.
+        for name in ("aliases_and_in_place_drawn.py", "aliases_and_in_place_stored.py"):
+            assert failed.pop(name) == "further from float64 than eager explains: output 0"
+            assert "WRONG  output 0: is torch.float32 [12] on cpu" in results.pop(name)[1]
+        assert "Global autocast(cpu)_enabled state changed while" in failed.pop("modes.py")
+    assert failed == {}
     assert "WRONG" not in str(results)
     unreferenced = {name for name, (_, text) in results.items() if "no float64" in text}
     assert unreferenced == {"branches.py", "loops.py"}  # torch does not run these under modes
