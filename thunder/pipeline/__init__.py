@@ -7,6 +7,7 @@ In the order in which a graph passes through:
 | `options` | what was asked for |
 | `region` | `CompiledRegion`, the result |
 | `aot` | the adapter to AOTAutograd |
+| `returned_inputs` | what AOTAutograd of older torch gets wrong |
 | `fallback` | plainer ways when one fails |
 | `contest`, `verdicts`, `graph_key` | which executors run a graph: measured, kept, found again |
 | `lowering` | transforms, claims, regions, code |

@@ -9,7 +9,7 @@
 | `callable_source` | plain functions, before there is a graph |
 | `module_object` | live modules, before there is a graph |
 | `values`, `functions`, `imported_modules`, `operators` | other objects as source |
-| `triton_kernels`, `process_groups` | likewise |
+| `triton_kernels`, `process_groups`, `dtensor_calls` | likewise |
 | `collecting` | what the source of one script has gathered |
 | `compilers` | ways to compile, as source |
 | `surroundings` | modes and settings around a call |

@@ -1,4 +1,4 @@
-"""What graphs of distributed tensors call before torch 2.13: functions that Dynamo makes on the fly.
+"""The functions that Dynamo makes on the fly for distributed tensors, before torch 2.13.
 
 Dynamo puts placements and other arguments that no graph takes into the closure of a local function.
 Here they are taken out again, so that a script can name the method that is called.
