@@ -62,12 +62,23 @@ def check_fork(*, called):
     assert in_child("fork", f) == expected(double_sine)
 
 
-@pytest.mark.parametrize("called", [False, True], ids=["before the first call", "after it"])
-def test_fork(called):
-    """In a process of its own: torch refuses autograd in a child when its device threads run.
+REFUSES = pytest.mark.skipif(
+    torch.version.cuda is not None,
+    reason="builds of torch for CUDA start device threads with a compiled backward, and autograd "
+    "refuses to run in a child then, with or without thunder; this runs on builds for the CPU, as "
+    "with each change",
+)
 
-    A CUDA build of torch 2.11 starts them on the CPU too, in tests that went before.
-    """
+
+@pytest.mark.parametrize(
+    "called",
+    [
+        pytest.param(False, id="before the first call"),
+        pytest.param(True, id="after it", marks=REFUSES),
+    ],
+)
+def test_fork(called):
+    """In a process of its own: what tests before this one ran may have started such threads."""
     program = f"from tests.lifetime.test_processes import check_fork; check_fork(called={called})"
     run = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
